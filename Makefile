@@ -1,0 +1,62 @@
+# Each target does its own set-up: a virtual environment in .venv from the hashed lock file.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+# Two processes: the control plane wants a core of its own on a small machine.
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-long check format lint types layers unit bench lock clean
+
+help: ## print this
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make the virtual environment
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Berth needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup ## everything on this machine: control plane, API, operator, examples
+	$(BIN)/berth up
+
+test: setup ## every test, the ones on a real control plane included
+	sh tests/prepare
+	$(BIN)/berth devcluster prepare
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+test-long: setup ## the fault bench with its long numbers
+	$(BIN)/berth devcluster prepare
+	$(BIN)/python -m tests.faults.long
+
+check: setup format lint types layers unit ## format, lint, types, layers, unit tests: under a minute
+
+format:
+	$(BIN)/ruff format --check src tests
+
+lint:
+	$(BIN)/ruff check src tests
+
+types:
+	$(BIN)/mypy
+
+layers:
+	$(BIN)/lint-imports
+
+unit:
+	$(BIN)/pytest -q -n $(JOBS) -m "not cluster and not postgres and not faults and not slow"
+
+bench: setup ## the benchmarks, one JSON object a line
+	$(BIN)/berth devcluster prepare
+	$(BIN)/berth bench all
+
+lock: ## write requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --output-file requirements.lock
+
+clean: ## remove what the targets above made here (not the cache of the control plane)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build

@@ -1,0 +1,134 @@
+"""All our errors as one tree. Each has a reason: one CamelCase word, the same in conditions, Events,
+HTTP bodies, metrics and logs. The type says whether trying again can help.
+
+    BerthError
+    ├── InvalidText            text that is no address, range or block (also a ValueError)
+    ├── UserError              a command cannot do what it was asked; one sentence, no traceback
+    ├── Taken                  a ledger refused a double: someone else has that block
+    ├── NotLeader              this process may not write (any more)
+    └── KubeError              the API server said no, or nothing
+        ├── Unreachable        no answer: down, cut, timed out. The effect is UNKNOWN; read before deciding
+        └── StatusError        an answer with a status
+            ├── BadRequest 400, Unauthorized 401, Forbidden 403, NotFound 404
+            ├── AlreadyExists 409, Conflict 409, Gone 410, Invalid 422
+            └── TooManyRequests 429, ServerError 5xx
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class BerthError(Exception):
+    """The root: something Berth itself raises."""
+
+    reason: ClassVar[str] = "Internal"
+
+
+class InvalidText(BerthError, ValueError):
+    """Text that is not what it should be; the message names the text."""
+
+    reason = "InvalidText"
+
+
+class UserError(BerthError):
+    """What the person at the terminal should read: one sentence and what to do."""
+
+    reason = "UserError"
+
+
+class Taken(BerthError):
+    """The ledger refused: the block is another holder's."""
+
+    reason = "Taken"
+
+    def __init__(self, block: object, holder: str | None = None) -> None:
+        super().__init__(f"{block} is taken" + (f" by {holder}" if holder else ""))
+        self.block = block
+        self.holder = holder
+
+
+class NotLeader(BerthError):
+    """A write was refused before it was sent: another replica leads, or may lead by now."""
+
+    reason = "NotLeader"
+
+
+class KubeError(BerthError):
+    """The API server said no, or nothing."""
+
+    reason = "KubeError"
+    transient: ClassVar[bool] = False
+
+
+class Unreachable(KubeError):
+    """No answer came. Whether the request took effect is unknown."""
+
+    reason = "Unreachable"
+    transient = True
+
+
+class StatusError(KubeError):
+    """An answer with a status that is not success; carries the server's own words."""
+
+    reason = "StatusError"
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        status_reason: str = "",
+        details: dict[str, Any] | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status_reason = status_reason
+        self.details = details or {}
+        self.retry_after_seconds = retry_after_seconds
+
+
+class BadRequest(StatusError):
+    reason = "BadRequest"
+
+
+class Unauthorized(StatusError):
+    reason = "Unauthorized"
+    transient = True  # a rotated token is read again before the next try
+
+
+class Forbidden(StatusError):
+    reason = "Forbidden"
+
+
+class NotFound(StatusError):
+    reason = "NotFound"
+
+
+class AlreadyExists(StatusError):
+    reason = "AlreadyExists"
+
+
+class Conflict(StatusError):
+    reason = "Conflict"
+    transient = True
+
+
+class Gone(StatusError):
+    reason = "Gone"
+
+
+class Invalid(StatusError):
+    reason = "Invalid"
+
+
+class TooManyRequests(StatusError):
+    reason = "TooManyRequests"
+    transient = True
+
+
+class ServerError(StatusError):
+    reason = "ServerError"
+    transient = True

@@ -1,0 +1,97 @@
+"""Structured logging: a constant sentence plus keys, one line each, tab separated as operators know it:
+
+    2025-06-23T12:27:08Z    INFO    berth.metal3    address bound    {"claim": "default/c1"}
+
+`bound()` puts keys on every line of one piece of work (the ref being reconciled). Values whose key is on
+the deny list are never rendered; secrets are a type that prints `***` (see store.secrets) and stay out anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TextIO, cast
+
+import orjson
+import structlog
+
+NEVER = frozenset({"secret", "new_secret", "token", "password", "authorization", "body", "key_data"})
+
+
+class Logger:
+    """The four verbs we use, typed; a thin face on structlog so that call sites stay short."""
+
+    def __init__(self, name: str) -> None:
+        self._log = structlog.get_logger().bind(logger=name)
+
+    def debug(self, event: str, **keys: Any) -> None:
+        self._log.debug(event, **keys)
+
+    def info(self, event: str, **keys: Any) -> None:
+        self._log.info(event, **keys)
+
+    def warning(self, event: str, **keys: Any) -> None:
+        self._log.warning(event, **keys)
+
+    def error(self, event: str, **keys: Any) -> None:
+        self._log.error(event, **keys)
+
+
+def get(name: str) -> Logger:
+    return Logger(name)
+
+
+@contextmanager
+def bound(**keys: Any) -> Iterator[None]:
+    with structlog.contextvars.bound_contextvars(**keys):
+        yield
+
+
+def configure(level: str = "info", stream: TextIO | None = None, *, json: bool = False) -> None:
+    """Call once, in the process that owns the log."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            _redact,
+            structlog.processors.format_exc_info,
+            _json_line if json else _tabbed,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            cast("int", logging.getLevelNamesMapping()[level.upper()])
+        ),
+        logger_factory=structlog.PrintLoggerFactory(file=stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key in NEVER & event.keys():
+        event[key] = "***"
+    return event
+
+
+def _tabbed(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
+    level = str(event.pop("level", "info")).upper()
+    name = event.pop("logger", "berth")
+    message = event.pop("event", "")
+    trace = event.pop("exception", None)
+    line = "\t".join((_now(), level, str(name), str(message)))
+    if event:
+        line += "\t" + _dumps(event)
+    return line if trace is None else f"{line}\n{trace}"
+
+
+def _json_line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
+    return _dumps({"time": _now(), **event})
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
