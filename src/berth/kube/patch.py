@@ -1,0 +1,82 @@
+"""Two dicts → the smallest patch, or nothing; and the guards that make a patch safe to send.
+
+Merge patches (RFC 7386) for what we own alone, guarded by the resource version where a lost update would
+hurt. JSON patches (RFC 6902) for lists which others edit too: they name what they expect to find with
+`test`, so they need no resource version and still cannot undo another writer's change. A failed `test`
+comes back as `Invalid`, a failed guard as `Conflict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from berth.kube import meta
+
+Patch = dict[str, Any]
+Operation = dict[str, Any]
+
+
+def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Patch | None:
+    """The merge patch that turns `before` into `after`; None if they are the same to the API server.
+
+    To Kubernetes a null field and an absent one are the same, so a None in `after` means absent. Lists are
+    replaced whole, which is all a merge patch can do.
+    """
+    patch: Patch = {
+        key: None for key, value in before.items() if value is not None and after.get(key) is None
+    }
+    for key, value in after.items():
+        if value is None:
+            continue
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if (inner := diff(old, value)) is not None:
+                patch[key] = inner
+        elif value != old or type(value) is not type(old):
+            patch[key] = _without_nulls(value)
+    return patch or None
+
+
+def guarded(patch: Mapping[str, Any], obj: Mapping[str, Any], *, uid: bool = False) -> Patch:
+    """The merge patch, refused with Conflict if the object is no longer the one we looked at."""
+    guard = {"resourceVersion": meta.resource_version(obj)}
+    if uid:
+        guard["uid"] = meta.uid(obj)
+    return {**patch, "metadata": {**patch.get("metadata", {}), **guard}}
+
+
+def add_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] | None:
+    """The JSON patch that adds it; None if it is there."""
+    present = meta.finalizers(obj)
+    if finalizer in present:
+        return None
+    if present:
+        return [*_same(obj), {"op": "add", "path": "/metadata/finalizers/-", "value": finalizer}]
+    # Without a list there is nothing to append to, and `add` would replace a list made meanwhile: expect
+    # none.
+    absent = {"op": "test", "path": "/metadata/finalizers", "value": None}
+    return [*_same(obj), absent, {"op": "add", "path": "/metadata/finalizers", "value": [finalizer]}]
+
+
+def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] | None:
+    """The JSON patch that removes it; None if it is gone."""
+    present = meta.finalizers(obj)
+    if finalizer not in present:
+        return None
+    path = f"/metadata/finalizers/{present.index(finalizer)}"
+    # The test pins the place: if another finalizer left before ours the index moved and the patch is refused.
+    return [*_same(obj), {"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+
+
+def _same(obj: Mapping[str, Any]) -> list[Operation]:
+    """An object that was deleted and made again under the same name is not ours to patch."""
+    uid = meta.uid(obj)
+    return [{"op": "test", "path": "/metadata/uid", "value": uid}] if uid else []
+
+
+def _without_nulls(value: Any) -> Any:
+    # In a merge patch a null would delete; inside lists nulls are values and stay.
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return value

@@ -1,0 +1,103 @@
+"""Certificates for talking to the API server → an SSL context, and the one sentence when they are no good.
+
+Used by `auth.py`. Material comes as a file or as data from the kubeconfig; the private key is hidden from
+repr.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from berth.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """PEM text from a file, which may be replaced while we run, or in line."""
+
+    file: Path | None = None
+    data: bytes = field(default=b"", repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.file or self.data)
+
+    def read(self) -> bytes:
+        if self.file is None:
+            return self.data
+        try:
+            return self.file.read_bytes()
+        except OSError as error:
+            raise UserError(f"Cannot read {self.file}: {error.strerror or error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How the server proves itself: our CA, the system's when there is none, or not at all."""
+
+    ca: Pem = field(default_factory=Pem)
+    insecure: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self._authorities())
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _authorities(self) -> str | None:
+        # A cluster's CA replaces the system's: a public authority must not be able to vouch for our server.
+        if self.insecure or not self.ca:
+            return None
+        text = self.ca.read().decode("ascii", errors="replace")
+        try:
+            ssl.create_default_context(cadata=text)
+        except (ssl.SSLError, ValueError) as error:
+            where = self.ca.file or "the kubeconfig's certificate-authority-data"
+            raise UserError(f"No certificate authority can be read from {where}: it is not PEM.") from error
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """How we prove ourselves, when we do it by certificate."""
+
+    certificate: Pem = field(default_factory=Pem)
+    key: Pem = field(default_factory=Pem)
+
+    def __bool__(self) -> bool:
+        return bool(self.certificate)
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        try:
+            with _as_file(self.certificate) as certificate, _as_file(self.key or self.certificate) as key:
+                context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            where = self.certificate.file or "the kubeconfig's client-certificate-data"
+            raise UserError(
+                f"The client certificate in {where} and its key do not belong together or are not PEM."
+            ) from error
+
+
+@contextmanager
+def _as_file(pem: Pem) -> Iterator[str]:
+    """The ssl module takes private keys from files only; ours lives as long as the call, readable by us
+    alone.
+    """
+    if pem.file is not None:
+        pem.read()  # for the sentence if it cannot be read
+        yield str(pem.file)
+        return
+    handle, name = tempfile.mkstemp(prefix="berth-")  # made with mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(pem.data)
+        yield name
+    finally:
+        os.unlink(name)

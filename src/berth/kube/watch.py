@@ -1,0 +1,223 @@
+"""List, then watch, forever: keeps a sink (a cache) equal to what the API server stores.
+
+    list in pages ──► sink.replace ──► watch from that version ──► sink.apply …
+         ▲                                   │ cut, or ended in time: again from the last version seen
+         └───────────────────────────────────┘ 410, ERROR, silence, no progress twice, version going back,
+                                               or ten minutes over: list again
+
+Work downstream is level-triggered, so a missed event may cost time, never correctness; the periodic list
+bounds that time. A store restored from a backup continues at a lower version: a watch from the old, higher
+one would wait in silence, so the version is asked for before every watch that does not follow a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+from berth import log
+from berth.errors import Gone, KubeError
+from berth.kube.client import Client, Event
+from berth.kube.meta import Object
+from berth.kube.resource import Resource
+
+
+class Sink(Protocol):
+    """Where the objects go. Both are plain calls: nothing else runs between an event and its effect."""
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        """A full list: everything not in it is gone. The first call means the sink is filled."""
+
+    def apply(self, type: str, obj: Object) -> None:
+        """One change: ADDED, MODIFIED or DELETED."""
+
+
+class Clock(Protocol):
+    def now(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """Monotonic time of this process."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    relist_seconds: float = 600.0
+    stream_seconds: float = 300.0
+    silence_seconds: float = 150.0
+    backoff_seconds: float = 0.1
+    longest_backoff_seconds: float = 5.0
+    keep_managed_fields: bool = False  # a third of an object, and nobody here reads it
+
+
+async def reflect(
+    client: Client,
+    resource: Resource,
+    sink: Sink,
+    *,
+    namespace: str = "",
+    label_selector: str = "",
+    clock: Clock | None = None,
+    settings: WatchSettings | None = None,
+) -> None:
+    """Runs until cancelled. No error of the API server ends it: it waits a little longer each time and
+    goes on.
+    """
+    scope = Scope(client, resource, namespace, label_selector)
+    await Reflector(scope, sink, clock or SystemClock(), settings or WatchSettings()).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is reflected, and through whom."""
+
+    client: Client
+    resource: Resource
+    namespace: str = ""
+    label_selector: str = ""
+
+
+class Reflector:
+    """One reflection's memory: the last version seen, when the next list is due, how long to back off."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        sink: Sink,
+        clock: Clock,
+        settings: WatchSettings,
+        jitter: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._scope = scope
+        self._sink = sink
+        self._clock = clock
+        self._settings = settings
+        self._jitter = jitter
+        self._version = ""  # empty: a list is due
+        self._relist_at = 0.0
+        self._failures = 0
+        self._idle_streams = 0
+        self._trouble = ""
+        self._log = log.get("berth.kube.watch")
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._step()
+            except Gone as error:
+                self._relist(str(error))
+                await self._back_off("Gone")
+            except KubeError as error:
+                await self._back_off(f"{error.reason}: {error}")
+
+    async def _step(self) -> None:
+        if not self._version or self._clock.now() >= self._relist_at:
+            await self._list()
+        else:
+            await self._check_revision()
+        if self._version:
+            await self._watch()
+
+    async def _list(self) -> None:
+        scope = self._scope
+        listing = await scope.client.list(
+            scope.resource, scope.namespace, label_selector=scope.label_selector
+        )
+        for item in listing.items:
+            self._trim(item)
+        self._sink.replace(listing.items, listing.resource_version)
+        self._version = listing.resource_version
+        self._relist_at = self._clock.now() + self._settings.relist_seconds * self._jitter(0.9, 1.1)
+        self._idle_streams = 0
+
+    async def _check_revision(self) -> None:
+        present = await self._scope.client.revision(self._scope.resource, self._scope.namespace)
+        if _is_lower(present, self._version):
+            self._relist("the store's version went back")
+
+    async def _watch(self) -> None:
+        """One stream from the last version; it ends by itself, at the latest when the next list is due."""
+        scope, settings = self._scope, self._settings
+        left = self._relist_at - self._clock.now()
+        progress = False
+        started_at = self._clock.now()
+        stream = scope.client.watch(
+            scope.resource,
+            scope.namespace,
+            resource_version=self._version,
+            timeout_seconds=min(left, settings.stream_seconds * self._jitter(0.9, 1.1)),
+            label_selector=scope.label_selector,
+            silence_seconds=settings.silence_seconds,
+        )
+        async with aclosing(stream) as events:
+            async for event in events:
+                progress = True
+                if not self._take(event):
+                    return
+        await self._ended(progress, self._clock.now() - started_at)
+
+    def _take(self, event: Event) -> bool:
+        """False if the event shows that we must list again."""
+        version = event.object["metadata"]["resourceVersion"]
+        if _is_lower(version, self._version):
+            self._relist("an event's version went back")
+            return False
+        if event.type != "BOOKMARK":
+            self._trim(event.object)
+            self._sink.apply(event.type, event.object)
+        self._version = version
+        self._recovered()
+        return True
+
+    async def _ended(self, progress: bool, seconds: float) -> None:
+        if progress:
+            self._idle_streams = 0
+            return
+        self._idle_streams += 1
+        if self._idle_streams >= 2:
+            self._relist("two streams ended without progress")
+        if seconds < 1.0:
+            await self._back_off("a watch ended at once")
+
+    def _relist(self, why: str) -> None:
+        self._log.info("listing again", resource=self._scope.resource.key, why=why)
+        self._version = ""
+
+    async def _back_off(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._log.warning("watch interrupted", resource=self._scope.resource.key, error=trouble)
+            self._trouble = trouble
+        settings = self._settings
+        seconds = min(settings.longest_backoff_seconds, settings.backoff_seconds * 2**self._failures)
+        self._failures = min(self._failures + 1, 16)
+        await self._clock.sleep(seconds * self._jitter(0.5, 1.0))
+
+    def _recovered(self) -> None:
+        if self._trouble:
+            self._log.info("watch recovered", resource=self._scope.resource.key)
+        self._trouble = ""
+        self._failures = 0
+
+    def _trim(self, obj: Object) -> None:
+        if not self._settings.keep_managed_fields:
+            obj["metadata"].pop("managedFields", None)
+
+
+def _is_lower(version: str, than: str) -> bool:
+    """Versions of one store are growing integers; what is no integer (an aggregated server's) says
+    nothing.
+    """
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
