@@ -6,6 +6,10 @@ HTTP bodies, metrics and logs. The type says whether trying again can help.
     ├── UserError              a command cannot do what it was asked; one sentence, no traceback
     ├── Taken                  a ledger refused a double: someone else has that block
     ├── NotLeader              this process may not write (any more)
+    ├── StoreDown              the SQL ledger cannot answer or write now: down, busy, disk full; try again
+    ├── ApiError               the IPAM-API, seen by its clients
+    │   ├── ApiDown            no answer: the effect is UNKNOWN; repeat the request, it is idempotent
+    │   └── ApiRefused         an answer that is a no, with its status, message and reason word
     └── KubeError              the API server said no, or nothing
         ├── Unreachable        no answer: down, cut, timed out. The effect is UNKNOWN; read before deciding
         └── StatusError        an answer with a status
@@ -52,6 +56,36 @@ class NotLeader(BerthError):
     """A write was refused before it was sent: another replica leads, or may lead by now."""
 
     reason = "NotLeader"
+
+
+class StoreDown(BerthError):
+    """The SQL ledger cannot answer or write now. Nothing was acknowledged; trying again later can help."""
+
+    reason = "StoreDown"
+
+
+class ApiError(BerthError):
+    """The IPAM-API said no, or nothing."""
+
+    reason = "ApiError"
+
+
+class ApiDown(ApiError):
+    """No answer came. Whether the request took effect is unknown; repeating it is safe."""
+
+    reason = "ApiDown"
+
+
+class ApiRefused(ApiError):
+    """The IPAM-API answered with a no."""
+
+    reason = "ApiRefused"
+
+    def __init__(self, status: int, message: str, why: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.why = why  # the reason word of the body
 
 
 class KubeError(BerthError):

@@ -1,0 +1,134 @@
+"""Who keeps an address alive: the pure rules of joining, leaving, retention, recall and secret replacement.
+
+An address has one secret and any number of entries, one per holder. An entry without `expires_at` is active;
+with one in the future it is retained (or pending: reserved during admission, not confirmed yet); with one in
+the past it has lapsed and only waits for the sweep. Times are UTC milliseconds and always come in from outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class HolderReason(StrEnum):
+    """Why a holder is refused; the same word in HTTP bodies, metrics and logs."""
+
+    NO_MATCH = "NoMatch"
+    NOT_HOLDER = "NotHolder"
+    SEVERAL_HOLDERS = "SeveralHolders"
+    OTHER_HOLDER = "OtherHolder"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """The triple that names a holder. All three are free text."""
+
+    service_name: str
+    namespace_id: str
+    cluster_id: str
+
+    @property
+    def key(self) -> str:
+        """One short text for the triple; lengths are hashed too, so parts never run into each other."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self.service_name, self.namespace_id, self.cluster_id):
+            encoded = part.encode()
+            digest.update(len(encoded).to_bytes(4, "big"))
+            digest.update(encoded)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One holder on one address."""
+
+    identity: Identity
+    retention_days: int = 0
+    deny: bool = False  # deny_external_cleanup: neither ROR nor a cluster release may expire it
+    uid: str = ""  # of the object behind the holder, where the client tells it
+    expires_at: int | None = None
+    pending: bool = False
+    marked_by: str = ""  # who set expires_at: service, cluster, ror, cli
+    expires_before: int | None = None  # what an undo puts back
+
+    def lives(self, now: int) -> bool:
+        return self.expires_at is None or self.expires_at > now
+
+    @property
+    def active(self) -> bool:
+        return self.expires_at is None
+
+
+def joined(old: Entry | None, wish: Entry) -> Entry:
+    """The entry after a POST: the request's data, expiry cleared. Recall is nothing else."""
+    uid = wish.uid or (old.uid if old else "")
+    return replace(wish, uid=uid, expires_at=None, pending=False, marked_by="", expires_before=None)
+
+
+def reserved(old: Entry | None, wish: Entry, until: int) -> Entry:
+    """The entry after a POST made during admission: it lapses at `until` unless confirmed.
+
+    An active holder is not touched: its object exists, whatever becomes of this request. A retained one keeps
+    the longer of the two times, so that a refused request never shortens retention.
+    """
+    if old is not None and old.active:
+        return old
+    kept = old.expires_at if old is not None and old.expires_at is not None else until
+    if old is not None and kept > until:
+        return old
+    return replace(wish, expires_at=until, pending=True, marked_by="", expires_before=None)
+
+
+def released(old: Entry, wish: Entry, now: int) -> Entry:
+    """The entry after its holder's own DELETE: expires after retention, never later than it already would."""
+    due = _sooner(old.expires_at, now + wish.retention_days * DAY_MS)
+    before = old.expires_before if old.marked_by else old.expires_at
+    return replace(wish, uid=old.uid, expires_at=due, marked_by="service", expires_before=before)
+
+
+def marked(old: Entry, by: str, now: int) -> Entry:
+    """The entry after its cluster was released: its own retention counts, never later than before."""
+    due = _sooner(old.expires_at, now + old.retention_days * DAY_MS)
+    if due == old.expires_at:
+        return old
+    return replace(old, expires_at=due, marked_by=by, expires_before=old.expires_at)
+
+
+def unmarked(old: Entry) -> Entry:
+    """The entry as it was before somebody set its expiry."""
+    if not old.marked_by:
+        return old
+    return replace(old, expires_at=old.expires_before, marked_by="", expires_before=None)
+
+
+def preferred(candidates: Iterable[tuple[Entry, str]]) -> str | None:
+    """Which address a holder on several is meant to keep: an active one first, then the one kept longest.
+
+    Equal ones are settled by the address's text, so that every replica gives the same answer.
+    """
+    best = min(candidates, key=_preference, default=None)
+    return best[1] if best else None
+
+
+def _preference(candidate: tuple[Entry, str]) -> tuple[bool, int, str]:
+    entry, address = candidate
+    return (not entry.active, -(entry.expires_at or 0), address)
+
+
+def replacement_refusal(entries: Iterable[Entry], holder: Identity, now: int) -> HolderReason | None:
+    """Why `holder` may not replace the secret; None when it is the single living holder."""
+    living = [entry.identity for entry in entries if entry.lives(now)]
+    if len(living) > 1:
+        return HolderReason.SEVERAL_HOLDERS
+    if living != [holder] and living:
+        return HolderReason.OTHER_HOLDER
+    return None
+
+
+def _sooner(first: int | None, second: int) -> int:
+    return second if first is None else min(first, second)
