@@ -1,0 +1,167 @@
+"""The webhook's serving certificate: where it comes from, and how it is changed under a live listener.
+
+    Directory        given: tls.crt, tls.key and perhaps ca.crt, as cert-manager mounts them
+    OwnKeyring       self-made, in memory, for a single process outside a cluster
+    SharedKeyring    self-made, in a Secret, so that every replica serves under one authority (keyring.py)
+
+`Certificates` asks its source again every interval. The listener is given one outer TLS context whose SNI
+callback points each new connection to the newest inner context: nothing is dropped, and a certificate of
+another key type cannot linger beside its successor as it would if one context were loaded twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from cryptography import x509
+
+from berth import log
+from berth.errors import KubeError, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a listener needs, PEM, and what API servers must trust (empty: someone else tells them)."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    bundle: bytes
+
+    @property
+    def ends_at(self) -> datetime:
+        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
+
+
+class Source(Protocol):
+    async def load(self) -> Material:
+        """What to serve with from now on. Asked again and again; renewing is the source's business."""
+
+
+class Directory:
+    """Files that someone else renews. All are read each time, whatever their dates say: they are small, and
+    a mounted volume changes them together behind one symbolic link."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def load(self) -> Material:
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> Material:
+        try:
+            ca = self._path / "ca.crt"
+            bundle = ca.read_bytes() if ca.exists() else b""
+            material = Material(self._bytes("tls.crt"), self._bytes("tls.key"), bundle)
+        except OSError as error:
+            raise UserError(
+                f"Cannot read the webhook certificate {error.filename}: {error.strerror}."
+            ) from error
+        server_context(material, f"in {self._path}")
+        return material
+
+    def _bytes(self, name: str) -> bytes:
+        return (self._path / name).read_bytes()
+
+
+class Certificates:
+    """The certificate served now. `context` is for the listener, `bundle` for the registration."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        interval_seconds: float = 60.0,
+        tell: Callable[[float], None] = lambda ends_at: None,
+    ) -> None:
+        self._source = source
+        self._interval_seconds = interval_seconds
+        self._tell = tell
+        self._material: Material | None = None
+        self._inner: ssl.SSLContext | None = None
+        self._changed = asyncio.Event()
+        self._log = log.get("berth.certs")
+        self.context = _bare_context()
+        # ssl lets the callback move the connection to another context, with or without a server name.
+        self.context.sni_callback = self._choose
+
+    @property
+    def bundle(self) -> bytes:
+        return self._material.bundle if self._material else b""
+
+    async def refresh(self) -> bool:
+        """Ask the source once; True if it had something new. Call it before listening."""
+        material = await self._source.load()
+        if material == self._material:
+            return False
+        self._inner = server_context(material)
+        self._material = material
+        self._tell(material.ends_at.timestamp())
+        self._announce()
+        return True
+
+    async def run(self) -> None:
+        """Keep asking. A source that fails changes nothing: what we serve stays good for a long while."""
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            try:
+                if await self.refresh():
+                    self._log.info("webhook certificate changed")
+            except (KubeError, UserError) as error:
+                self._log.warning("webhook certificate not renewed", error=str(error))
+
+    async def changed(self) -> None:
+        """Return when the next change has happened."""
+        await self._changed.wait()
+
+    def _announce(self) -> None:
+        happened, self._changed = self._changed, asyncio.Event()
+        happened.set()
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, outer: ssl.SSLContext) -> None:
+        if self._inner is not None:
+            connection.context = self._inner
+
+
+def server_context(material: Material, where: str = "") -> ssl.SSLContext:
+    """A context that serves this certificate; a key that does not fit is told, not served."""
+    context = _bare_context()
+    with _private_file(material.certificate + b"\n" + material.key) as path:
+        try:
+            context.load_cert_chain(path, password="")  # an encrypted key must not ask the terminal
+        except (ssl.SSLError, OSError) as error:
+            raise UserError(
+                f"The webhook certificate {where} cannot be used: the key and the certificate must be "
+                "unencrypted PEM and belong together."
+            ) from error
+    return context
+
+
+def _bare_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+@contextmanager
+def _private_file(content: bytes) -> Iterator[str]:
+    """ssl reads keys from files only. Ours never reaches a disk where memory files exist (Linux)."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("berth-key"), "wb") as memory:
+            memory.write(content)
+            memory.flush()
+            yield f"/proc/self/fd/{memory.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:  # made with mode 0600
+            file.write(content)
+            file.flush()
+            yield file.name
