@@ -1,0 +1,225 @@
+"""A claim's life, the same in every dialect: hold → decide → commit → report, and in the end release.
+
+    stance      what the object asks for now: leave it, let it wait, serve it, release it        pure, dialect
+    hold        our finalizer is stored before anything is taken for it
+    decide      leasing.decide over the candidate spaces                                         pure, shared
+    commit      the dialect's ledger writes the lease; Taken means: decide again
+    report      one status patch, only if something differs; an Event says why when it changed
+    release     the ledger withdraws what the claim holds, then our finalizer goes
+
+Nothing here knows a kind; `ClaimBook` is what a dialect fills in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from berth import log
+from berth.control.cache import Cache
+from berth.control.events import Recorder
+from berth.control.outcome import DONE, After, Outcome
+from berth.dialects.pool import Desk
+from berth.errors import Conflict, Invalid, NotFound, Taken
+from berth.kube import meta, patch
+from berth.kube.client import Client, PatchKind
+from berth.kube.meta import Object, Ref
+from berth.kube.resource import Resource
+from berth.leasing.decide import Keep, Refusal, decide
+from berth.leasing.model import Claim
+from berth.metrics import Metrics
+from berth.net import Block
+
+_log = log.get("berth.claim")
+TRIES = 16  # how often one pass looks for another block after losing one; then it comes back later
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Not ours, paused, or nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """It cannot be decided now. What it waits for wakes it; `seconds` is for what no watch tells."""
+
+    reason: str
+    message: str
+    stamp: bool = False  # written into the status, not only said in an Event
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    claim: Claim
+    desks: tuple[Desk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """It is going, or asks for nothing any more: give back what it holds and let it go."""
+
+
+Stance = Leave | Wait | Serve | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A lease as the ledger holds it: the block, the desk it came from, and the object that records it."""
+
+    block: Block
+    desk: Desk
+    record: Object
+
+
+class NotStored(Exception):
+    """The ledger can never store this lease as it is; the claim says so, and others go on."""
+
+
+class ClaimBook(Protocol):
+    """What a dialect says about its claims."""
+
+    dialect: str
+    finalizer: str
+    guard_status: bool  # the status has lists which others edit too: refuse to write over a newer one
+
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def cache(self) -> Cache: ...
+
+    def stance(self, claim: Object) -> Stance: ...
+    async def commit(self, claim: Object, desk: Desk, block: Block) -> Object: ...
+    async def withdraw(self, claim: Object) -> bool: ...
+    def forget(self, ref: Ref) -> None: ...
+    def bound_status(self, claim: Object, bound: Bound) -> Object: ...
+    def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object: ...
+    def message(self, refusal: Refusal) -> str: ...
+
+
+class ClaimLife:
+    def __init__(self, book: ClaimBook, client: Client, events: Recorder, metrics: Metrics) -> None:
+        self._book = book
+        self._client = client
+        self._events = events
+        self._metrics = metrics
+        self._said: dict[Ref, str] = {}  # the last reason given in an Event, so that waiting is said once
+
+    async def reconcile(self, ref: Ref) -> Outcome:
+        claim = self._book.cache.get(ref.namespace, ref.name)
+        if claim is None:
+            self._said.pop(ref, None)
+            self._book.forget(ref)
+            return DONE
+        match self._book.stance(claim):
+            case Leave():
+                return DONE
+            case Release():
+                return await self._release(claim)
+            case Wait() as wait:
+                return await self._wait(claim, ref, wait)
+            case Serve() as serve:
+                return await self._serve(claim, ref, serve)
+
+    async def _serve(self, claim: Object, ref: Ref, serve: Serve) -> Outcome:
+        claim = await self._hold(claim)
+        for _ in range(TRIES):
+            decision = decide(serve.claim, [desk.space for desk in serve.desks])
+            if isinstance(decision, Refusal):
+                return await self._refuse(claim, ref, serve, decision)
+            desk = next(desk for desk in serve.desks if desk.space is decision.space)
+            desk.space.take(decision.block, serve.claim.holder)
+            for waited in serve.desks:
+                waited.leave(ref)
+            try:
+                record = await self._book.commit(claim, desk, decision.block)
+            except Taken as taken:
+                self._lost(desk, decision.block, serve.claim.holder, taken)
+                continue
+            except NotStored as error:
+                desk.free(decision.block, serve.claim.holder)
+                return await self._wait(claim, ref, Wait("NotStored", str(error), stamp=True, seconds=60.0))
+            if not isinstance(decision, Keep):
+                self._metrics.decided(self._book.dialect, "grant")
+            await self._report_bound(claim, ref, Bound(decision.block, desk, record))
+            return DONE
+        return After(1.0)
+
+    async def _hold(self, claim: Object) -> Object:
+        steps = patch.add_finalizer(claim, self._book.finalizer)
+        return claim if steps is None else await self._patch_finalizers(claim, steps)
+
+    def _lost(self, desk: Desk, block: Block, holder: str, taken: Taken) -> None:
+        """Someone else has it: remember whose it is, so that the next decision goes around it."""
+        _log.info("address was taken meanwhile", block=str(block), holder=taken.holder)
+        desk.space.release(block, holder)
+        if taken.holder is not None:
+            desk.adopt(block, taken.holder)
+
+    async def _report_bound(self, claim: Object, ref: Ref, bound: Bound) -> None:
+        if await self._write_status(claim, self._book.bound_status(claim, bound)):
+            self._said.pop(ref, None)
+            text = f"{bound.block.text} allocated from {bound.desk.space.pool.name}"
+            self._events.event(claim, "Normal", "AddressAllocated", text)
+
+    async def _refuse(self, claim: Object, ref: Ref, serve: Serve, refusal: Refusal) -> Outcome:
+        for desk in serve.desks:
+            desk.wait(claim, ref, refusal.block)
+        await self._write_status(claim, self._book.refused_status(claim, refusal))
+        self._say(claim, ref, str(refusal.reason), self._book.message(refusal))
+        self._metrics.decided(self._book.dialect, "refusal", str(refusal.reason))
+        return DONE
+
+    async def _wait(self, claim: Object, ref: Ref, wait: Wait) -> Outcome:
+        if wait.stamp:
+            await self._write_status(claim, self._book.refused_status(claim, wait))
+        self._say(claim, ref, wait.reason, wait.message)
+        return DONE if wait.seconds is None else After(wait.seconds)
+
+    async def _release(self, claim: Object) -> Outcome:
+        """Withdraw first, let go last; what is already gone counts as done."""
+        if not await self._book.withdraw(claim):
+            return DONE  # the ledger still waits for someone; its change wakes us
+        self._book.forget(meta.ref(claim))
+        steps = patch.remove_finalizer(claim, self._book.finalizer)
+        if steps is not None:
+            await self._patch_finalizers(claim, steps)
+        return DONE
+
+    async def _patch_finalizers(self, claim: Object, steps: list[dict[str, Any]]) -> Object:
+        namespace, name = claim["metadata"].get("namespace", ""), claim["metadata"]["name"]
+        cache = self._book.cache
+        try:
+            claim = await self._client.patch(
+                self._book.resource, name, steps, namespace, kind=PatchKind.JSON
+            )
+        except NotFound:
+            cache.bury(claim)
+            return claim
+        except Invalid as error:
+            # The list or the object itself changed under us: look again, as after any lost race.
+            raise Conflict(409, error.message) from error
+        if meta.is_deleting(claim) and not meta.finalizers(claim):
+            cache.bury(claim)
+        else:
+            cache.observe(claim)
+        return claim
+
+    async def _write_status(self, claim: Object, desired: Object) -> bool:
+        change = patch.diff(claim.get("status") or {}, desired)
+        if change is None:
+            return False
+        namespace, name = claim["metadata"].get("namespace", ""), claim["metadata"]["name"]
+        body = {"metadata": {"uid": meta.uid(claim)}, "status": change}
+        if self._book.guard_status:
+            body = patch.guarded(body, claim)
+        written = await self._client.patch(
+            self._book.resource, name, body, namespace, subresource="status"
+        )
+        self._book.cache.observe(written)
+        return True
+
+    def _say(self, claim: Object, ref: Ref, reason: str, message: str) -> None:
+        if self._said.get(ref) != f"{reason} {message}":
+            self._said[ref] = f"{reason} {message}"
+            self._events.event(claim, "Warning", reason, message)

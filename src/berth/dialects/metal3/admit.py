@@ -1,0 +1,295 @@
+"""Admission of IPPool, IPClaim and IPAddress: defaults, and a list of faults. Pure; every rule is looked at, not
+only the first that is broken.
+
+Texts are wire-level: clients match them, misspelling (`bonds`) included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from berth.control.admission import Answer, Fault, Handler, Review, allowed, invalid, patched
+from berth.dialects.metal3.translate import LONGEST_NAME_PREFIX, NAME_PREFIX, contains, entry_range, read_pool
+from berth.errors import InvalidText
+from berth.leasing.model import Strategy
+from berth.net import Block, Family, Range, parse_address, parse_block
+
+Object = dict[str, Any]
+Rules = Callable[[Object, Object | None], Iterator[Fault]]
+
+NOT_AN_ADDRESS = "is not a valid IP address"
+FIXED = "cannot be modified"
+LARGEST_RANDOM = 2**63 - 1
+EVERYTHING_SAID = 20  # overlapping entries named in warnings at most
+
+
+def routes() -> Mapping[str, Handler]:
+    paths: dict[str, Handler] = {}
+    for kind, rules in (("ippool", pool_faults), ("ipclaim", claim_faults), ("ipaddress", address_faults)):
+        paths[f"/mutate-ipam-metal3-io-v1alpha1-{kind}"] = _mutate
+        paths[f"/validate-ipam-metal3-io-v1alpha1-{kind}"] = _validating(rules)
+    return paths
+
+
+async def _mutate(review: Review) -> Answer:
+    if review.object is None:
+        return allowed()
+    return patched(review.object, defaulted(review.object))
+
+
+def _validating(rules: Rules) -> Handler:
+    async def validate(review: Review) -> Answer:
+        if review.object is None:
+            return allowed()
+        faults = list(rules(review.object, review.old_object))
+        if faults:
+            return invalid(review, faults)
+        return allowed(warnings(review.object))
+
+    return validate
+
+
+def defaulted(obj: Object) -> Object:
+    """A pool's strategy filled in, and zero values of optional fields left out, as the type's defaults do."""
+    spec = {key: value for key, value in (obj.get("spec") or {}).items() if not _is_zero(value)}
+    if obj["kind"] == "IPPool":
+        spec.setdefault("allocationStrategy", "sequential")
+        if "pools" in spec:
+            spec["pools"] = [{k: v for k, v in e.items() if not _is_zero(v)} for e in spec["pools"]]
+    required = ("namePrefix", "pool", "claim", "address")
+    spec |= {key: obj["spec"][key] for key in required if key in (obj.get("spec") or {})}
+    return {**obj, "spec": spec}
+
+
+def warnings(obj: Object) -> list[str]:
+    """Entries that overlap one another: legal, an address belongs to the first, but seldom meant."""
+    if obj["kind"] != "IPPool":
+        return []
+    ranges = [(i, entry_range(e)) for i, e in enumerate((obj.get("spec") or {}).get("pools") or ())]
+    known = sorted(((i, r) for i, r in ranges if r is not None), key=lambda pair: (pair[1].family, pair[1].first))
+    said = []
+    for (i, one), (j, two) in zip(known, known[1:], strict=False):
+        if one.family is two.family and two.first <= one.last and len(said) < EVERYTHING_SAID:
+            said.append(f"spec.pools[{i}] and spec.pools[{j}] overlap; an address belongs to the earlier entry")
+    return said
+
+
+# IPPool
+
+
+def pool_faults(pool: Object, old: Object | None) -> Iterator[Fault]:
+    spec = pool.get("spec") or {}
+    if old is not None:
+        yield from _pool_changes(spec, old.get("spec") or {})
+    yield from _pool_fields(spec)
+    ranges = _ranges(spec)
+    bounds_text = "is out of bonds of the pools given" if old is None else "is out of bounds of the pools given"
+    for text in (spec.get("preAllocations") or {}).values():
+        if not _in_bounds(text, ranges):
+            yield Fault("spec.preAllocations", text, bounds_text)
+    if old is not None and (old.get("spec") or {}).get("pools") != spec.get("pools"):
+        yield from _in_use_outside(old, ranges)
+
+
+def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
+    if spec.get("namePrefix") != before.get("namePrefix"):
+        yield Fault("spec.namePrefix", spec.get("namePrefix"), FIXED)
+    strategy, was = (s.get("allocationStrategy") or "sequential" for s in (spec, before))
+    if strategy != was:
+        yield Fault("spec.allocationStrategy", strategy, "cannot be modified after creation")
+
+
+def _pool_fields(spec: Object) -> Iterator[Fault]:
+    yield from _name_prefix(spec.get("namePrefix", ""))
+    yield from _addresses("spec", spec)
+    yield from _prefix_of("spec.prefix", spec.get("prefix"), _families(spec))
+    yield from _reservations(spec.get("preAllocations") or {})
+    random = spec.get("allocationStrategy") == Strategy.RANDOM
+    for index, entry in enumerate(spec.get("pools") or ()):
+        yield from _entry(f"spec.pools[{index}]", entry, random=random)
+
+
+def _name_prefix(text: str) -> Iterator[Fault]:
+    if not NAME_PREFIX.fullmatch(text):
+        rule = "must consist of lower case letters, digits, dashes and dots, and start with a letter or digit"
+        yield Fault("spec.namePrefix", text, f"{rule}: it begins the names of IPAddress objects")
+    elif len(text) > LONGEST_NAME_PREFIX:
+        yield Fault("spec.namePrefix", text, f"must be at most {LONGEST_NAME_PREFIX} characters")
+
+
+def _addresses(path: str, fields: Object) -> Iterator[Fault]:
+    gateway = fields.get("gateway") or ""
+    if gateway and not _is_address(gateway):
+        yield Fault(f"{path}.gateway", gateway, NOT_AN_ADDRESS)
+    for index, server in enumerate(fields.get("dnsServers") or ()):
+        if server and not _is_address(server):
+            yield Fault(f"{path}.dnsServers[{index}]", server, NOT_AN_ADDRESS)
+
+
+def _reservations(reservations: Mapping[str, str]) -> Iterator[Fault]:
+    seen: dict[Block, str] = {}
+    for name, text in reservations.items():
+        if not _is_address(text):
+            yield Fault(f"spec.preAllocations.{name}", text, NOT_AN_ADDRESS)
+            continue
+        other = seen.setdefault(parse_block(text), name)
+        if other != name:
+            said = f'IP address is already pre-allocated to claim "{other}"'
+            yield Fault(f"spec.preAllocations.{name}", text, said)
+
+
+def _entry(path: str, entry: Object, *, random: bool) -> Iterator[Fault]:
+    start, end, subnet = (entry.get(key) or "" for key in ("start", "end", "subnet"))
+    if not (start or end or subnet):
+        yield Fault(path, entry, "pool entry must specify at least one of start, end, or subnet")
+        return
+    wrong = _bounds_fault(start, end, subnet)
+    if wrong is not None:
+        yield Fault(path, entry, wrong)
+    yield from _addresses(path, entry)
+    yield from _prefix_of(f"{path}.prefix", entry.get("prefix"), _entry_families(entry))
+    if wrong is None and random and (why := _unsized(entry, start, end, subnet)):
+        yield Fault(path, entry, f'cannot be used with allocationStrategy "random": {why}')
+
+
+def _bounds_fault(start: str, end: str, subnet: str) -> str | None:
+    for label, text in (("Start IP", start), ("End IP", end)):
+        if text and not _is_address(text):
+            return f'invalid {label} "{text}"'
+    if subnet and (why := _subnet_fault(subnet)):
+        return f'invalid Subnet "{subnet}": {why}'
+    if end and not (start or subnet):
+        return "end alone gives no range: set start or subnet too"
+    if start and end:
+        first, last = parse_address(start), parse_address(end)
+        if first.family is not last.family:
+            return f"start IP {start} and end IP {end} are of different families"
+        if last.value < first.value:
+            return f"end IP {end} is before start IP {start}"
+    return None
+
+
+def _subnet_fault(subnet: str) -> str | None:
+    if "/" not in subnet:
+        return f"invalid CIDR address: {subnet}"
+    try:
+        parse_block(subnet)
+    except InvalidText as error:
+        return str(error)
+    return None
+
+
+def _unsized(entry: Object, start: str, end: str, subnet: str) -> str | None:
+    """Why a random address cannot be drawn from the entry; None if it can."""
+    if start and not end and not subnet:
+        return "pool with Start requires End or Subnet to determine size"
+    found = entry_range(entry)
+    if found is None:
+        last = Block(*parse_block(subnet)).last if subnet else 0
+        return f"end IP {_text(parse_block(subnet).family, last)} is before start IP {start}" if subnet else "empty"
+    return "pool size exceeds int range" if found.size > LARGEST_RANDOM else None
+
+
+def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]:
+    if not isinstance(prefix, int) or prefix == 0:
+        return
+    widest = min((family.width for family in families), default=128)
+    if not 0 <= prefix <= widest:
+        family = "an IPv4" if widest == 32 else "an IPv6"
+        yield Fault(path, prefix, f"is not a prefix length of {family} address: 0 to {widest}")
+
+
+def _in_use_outside(old: Object, ranges: list[Range]) -> Iterator[Fault]:
+    for text in ((old.get("status") or {}).get("indexes") or {}).values():
+        if not _in_bounds(text, ranges):
+            yield Fault("spec.pools", text, "is in use but out of bounds of the pools given")
+
+
+def _families(spec: Object) -> set[Family]:
+    """Of the entries that take the pool's own prefix."""
+    entries = [entry for entry in spec.get("pools") or () if not entry.get("prefix")]
+    return {family for entry in entries for family in _entry_families(entry)}
+
+
+def _entry_families(entry: Object) -> set[Family]:
+    texts = [entry.get("start") or "", (entry.get("subnet") or "").partition("/")[0]]
+    return {parse_address(text).family for text in texts if text and _is_address(text)}
+
+
+def _ranges(spec: Object) -> list[Range]:
+    found = []
+    for entry in spec.get("pools") or ():
+        try:
+            found.append(entry_range(entry))
+        except InvalidText:
+            continue  # said where the entry itself is looked at
+    return [one for one in found if one is not None]
+
+
+def _in_bounds(text: str, ranges: list[Range]) -> bool:
+    if not _is_address(text):
+        return False
+    block = parse_block(text)
+    return any(contains(one, block) for one in ranges)
+
+
+# IPClaim and IPAddress
+
+
+def claim_faults(claim: Object, old: Object | None) -> Iterator[Fault]:
+    spec = claim.get("spec") or {}
+    if old is None and not (spec.get("pool") or {}).get("name"):
+        yield Fault("spec.pool.name", "", "cannot be empty")
+    yield from _wanted(claim)
+    if old is not None:
+        yield from _same_reference("pool", spec, old.get("spec") or {})
+
+
+def address_faults(address: Object, old: Object | None) -> Iterator[Fault]:
+    spec = address.get("spec") or {}
+    if old is not None:
+        before = old.get("spec") or {}
+        if spec.get("address") != before.get("address"):
+            yield Fault("spec.address", spec.get("address"), FIXED)
+        yield from _same_reference("pool", spec, before)
+        yield from _same_reference("claim", spec, before)
+        return
+    for field in ("pool", "claim"):
+        if not (spec.get(field) or {}).get("name"):
+            yield Fault(f"spec.{field}.name", "", "cannot be empty")
+    text = spec.get("address") or ""
+    if not _is_address(text):
+        yield Fault("spec.address", text, NOT_AN_ADDRESS if text else "cannot be empty")
+    yield from _wanted(address)
+
+
+def _wanted(obj: Object) -> Iterator[Fault]:
+    text = (obj["metadata"].get("annotations") or {}).get("ipAddress") or ""
+    if text and not _is_address(text):
+        yield Fault("metadata.annotations.ipAddress", text, NOT_AN_ADDRESS)
+
+
+def _same_reference(field: str, spec: Object, before: Object) -> Iterator[Fault]:
+    new, old = (s.get(field) or {} for s in (spec, before))
+    if any((new.get(key) or "") != (old.get(key) or "") for key in ("name", "namespace", "kind")):
+        yield Fault(f"spec.{field}", new, FIXED)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parse_address(text)
+    except InvalidText:
+        return False
+    return True
+
+
+def _is_zero(value: Any) -> bool:
+    return value is None or value == 0 or value in ("", [], {})
+
+
+def _text(family: Family, value: int) -> str:
+    return Block(family, value, family.width).address
+
+
+__all__ = ["address_faults", "claim_faults", "defaulted", "pool_faults", "read_pool", "routes"]

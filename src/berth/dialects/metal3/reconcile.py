@@ -1,0 +1,195 @@
+"""What is watched and what wakes what.
+
+    IPPool changed ──────────► the pool; its unsettled claims, if its spec, pause or deletion changed
+    IPClaim, IPAddressClaim ─► the claim
+    IPAddress of either API ─► the pool's space and status; whoever waits for the address that came free
+    Cluster changed ─────────► its pools and their claims, if pause or existence changed
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from berth.control.controller import Controller
+from berth.control.mirror import Watched
+from berth.dialects.claim import ClaimLife
+from berth.dialects.metal3 import kinds
+from berth.dialects.metal3.book import Book
+from berth.dialects.metal3.capi import Capi
+from berth.dialects.metal3.flavour import Flavour, holder
+from berth.dialects.metal3.gate import Gate, is_cluster_paused, is_paused
+from berth.dialects.metal3.ledger import Leases, Twins, block_of, slot
+from berth.dialects.metal3.native import Native
+from berth.dialects.metal3.pools import PoolLife, Pools
+from berth.dialects.shape import Built, Kit
+from berth.errors import InvalidText
+from berth.kube import meta
+from berth.kube.meta import Ref
+
+Object = dict[str, Any]
+
+
+def build(kit: Kit) -> Built:
+    return _Wiring(kit).built()
+
+
+class _Wiring:
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
+        self._pool_kept = kit.keep(Watched((kinds.POOL,), {"cluster": _cluster_of_pool}))
+        self._clusters = kit.keep(Watched(kinds.CLUSTERS, optional=True))
+        self._gate = Gate(self._clusters.cache, kit.settings.watch_filter)
+        self._twins = Twins(kit.client)
+        native, capi = Native(), Capi()
+        self._native = self._claims(native, (kinds.CLAIM,), (kinds.ADDRESS,), optional=False)
+        self._capi = self._claims(capi, kinds.CAPI_CLAIMS, kinds.CAPI_ADDRESSES, optional=True)
+        self._twins.pair(self._native.leases, self._capi.leases)
+        self._pools = Pools((self._native.leases, self._capi.leases))
+        self._native.pools = self._capi.pools = self._pools
+        life = PoolLife(kit, self._pool_kept, self._pools, self._gate)
+        self._pool_controller = Controller("metal3.pool", life.reconcile, kit.metrics)
+        self._pools.touched = self._touch_pool
+        self._claim_controllers = {
+            book.flavour.kind: self._claim_controller(book) for book in (self._native, self._capi)
+        }
+        self._listen()
+
+    def built(self) -> Built:
+        return Built(
+            controllers=(self._pool_controller, *self._claim_controllers.values()),
+            adopt=self._adopt,
+        )
+
+    def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:
+        claim_kept = self._kit.keep(
+            Watched(claims, {"pool": lambda claim: _key(flavour.pool_key(claim))}, optional)
+        )
+        address_kept = self._kit.keep(Watched(addresses, _address_indexes(flavour), optional))
+        leases = Leases(flavour, address_kept, self._kit.client, self._twins)
+        return Book(flavour, claim_kept, leases, self._pool_kept.cache, self._gate)
+
+    def _claim_controller(self, book: Book) -> Controller:
+        life = ClaimLife(book, self._kit.client, self._kit.events, self._kit.metrics)
+        controller = Controller(f"metal3.{book.flavour.kind.lower()}", life.reconcile, self._kit.metrics)
+        book.wake = controller.add
+        return controller
+
+    # What wakes what
+
+    def _listen(self) -> None:
+        self._pool_kept.cache.listen(self._pool_changed)
+        self._clusters.cache.listen(self._cluster_changed)
+        for book in (self._native, self._capi):
+            book.kept.cache.listen(self._claim_listener(book))
+            book.leases.kept.cache.listen(self._address_listener(book.leases))
+
+    def _adopt(self) -> None:
+        """Existing leases before newcomers, then everything once, the oldest claims first."""
+        self._started = True
+        for pool in self._pool_kept.cache:
+            self._pool_changed(None, pool)
+        for book in (self._native, self._capi):
+            for claim in sorted(book.kept.cache, key=_age):
+                self._claim_controllers[book.flavour.kind].add(meta.ref(claim))
+
+    def _pool_changed(self, old: Object | None, new: Object | None) -> None:
+        pool = new or old
+        if pool is None or not self._started:
+            return
+        self._pool_controller.add(meta.ref(pool))
+        if new is None:
+            self._pools.close(_name(pool))
+        elif old is None or _differs(old, new):
+            self._pools.open(new, self._wake_claim)
+            self._wake_claims_of(_name(pool))
+        elif meta.finalizers(old) != meta.finalizers(new):
+            self._wake_claims_of(_name(pool))
+
+    def _cluster_changed(self, old: Object | None, new: Object | None) -> None:
+        cluster = new or old
+        if cluster is None or not self._started:
+            return
+        if old is not None and new is not None and is_cluster_paused(old) == is_cluster_paused(new):
+            return
+        for pool in self._pool_kept.cache.by("cluster", _name(cluster)):
+            self._pool_controller.add(meta.ref(pool))
+            self._wake_claims_of(_name(pool))
+
+    def _claim_listener(self, book: Book) -> Any:
+        controller = self._claim_controllers[book.flavour.kind]
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            claim = new or old
+            if claim is not None and self._started and book.flavour.pool_key(claim) is not None:
+                controller.add(meta.ref(claim))
+
+        return changed
+
+    def _address_listener(self, leases: Leases) -> Any:
+        def changed(old: Object | None, new: Object | None) -> None:
+            if self._started:
+                self._pools.address_changed(leases, old, new)
+
+        return changed
+
+    def _touch_pool(self, key: str) -> None:
+        namespace, name = key.split("/", 1)
+        self._pool_controller.add(Ref("IPPool", namespace, name), 0.05)
+
+    def _wake_claim(self, ref: Ref) -> None:
+        self._claim_controllers[ref.kind].add(ref)
+
+    def _wake_claims_of(self, pool_key: str) -> None:
+        for book in (self._native, self._capi):
+            unsettled = [claim for claim in book.kept.cache.by("pool", pool_key) if book.is_unsettled(claim)]
+            for claim in sorted(unsettled, key=_age):
+                self._wake_claim(meta.ref(claim))
+
+
+def _differs(old: Object, new: Object) -> bool:
+    return (
+        old.get("spec") != new.get("spec")
+        or is_paused(old) != is_paused(new)
+        or meta.is_deleting(old) != meta.is_deleting(new)
+        or meta.labels(old) != meta.labels(new)
+        or meta.uid(old) != meta.uid(new)
+    )
+
+
+def _address_indexes(flavour: Flavour) -> dict[str, Any]:
+    return {
+        "pool": lambda address: _key(flavour.pool_of_address(address)),
+        "slot": lambda address: _slot(flavour, address),
+        "holder": lambda address: (_holder(flavour, address),),
+        "namespace": lambda address: (address["metadata"]["namespace"],),
+    }
+
+
+def _holder(flavour: Flavour, address: Object) -> str:
+    return holder(flavour, address["metadata"]["namespace"], flavour.claim_of_address(address))
+
+
+def _slot(flavour: Flavour, address: Object) -> tuple[str, ...]:
+    pool_key = flavour.pool_of_address(address)
+    try:
+        return (slot(pool_key, block_of(address)),) if pool_key is not None else ()
+    except InvalidText:
+        return ()
+
+
+def _key(value: str | None) -> tuple[str, ...]:
+    return () if value is None else (value,)
+
+
+def _cluster_of_pool(pool: Object) -> tuple[str, ...]:
+    name = (pool.get("spec") or {}).get("clusterName")
+    return (f"{pool['metadata']['namespace']}/{name}",) if name else ()
+
+
+def _name(obj: Object) -> str:
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]

@@ -1,0 +1,61 @@
+"""An IPPool's status: upstream's `indexes` and `lastUpdated`, and beside them usage counts and a Ready condition. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from berth.kube import meta
+
+if TYPE_CHECKING:
+    from berth.dialects.metal3.pools import OpenPool, Pools
+
+Object = dict[str, Any]
+LARGEST_COUNT = 2**63 - 1
+# The API server refuses objects above 1.5 MiB. A pool with more allocations than fit here keeps serving; the
+# list then stops growing and says so.
+INDEXES_BYTES = 1_000_000
+
+
+def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> Object:
+    status = dict(pool.get("status") or {})
+    indexes, complete = _indexes(f"{pool['metadata']['namespace']}/{pool['metadata']['name']}", pools)
+    if indexes != (status.get("indexes") or {}):
+        status["lastUpdated"] = meta.timestamp(now)
+    status.setdefault("lastUpdated", pool["metadata"]["creationTimestamp"])
+    status["indexes"] = indexes or None
+    status["indexesTruncated"] = None if complete else True
+    usage = opened.desk.space.usage()
+    status["ipAddresses"] = {
+        "total": min(usage.total, LARGEST_COUNT),
+        "used": min(usage.used, LARGEST_COUNT),
+        "free": min(usage.free, LARGEST_COUNT),
+        "reserved": min(usage.reserved, LARGEST_COUNT),
+        "outOfRange": min(usage.outside, LARGEST_COUNT),
+    }
+    status["conditions"] = meta.with_condition(status.get("conditions") or [], _ready(pool, opened), now)
+    return status
+
+
+def _indexes(key: str, pools: Pools) -> tuple[dict[str, str], bool]:
+    """Claim name → address, of both APIs. Where both have a claim of one name, Metal3's keeps the bare name."""
+    indexes: dict[str, str] = {}
+    size = 0
+    for leases, address in pools.addresses(key):
+        name = leases.flavour.claim_of_address(address)
+        if name in indexes and leases.flavour.kind == "IPAddressClaim":
+            name = f"{name}.ipaddressclaim"
+        size += len(name) + len(address["spec"]["address"]) + 6
+        if size > INDEXES_BYTES:
+            return indexes, False
+        indexes[name] = address["spec"]["address"]
+    return indexes, True
+
+
+def _ready(pool: Object, opened: OpenPool) -> Object:
+    ready = {"type": "Ready", "observedGeneration": pool["metadata"].get("generation", 1)}
+    if meta.is_deleting(pool):
+        return {**ready, "status": "False", "reason": "Deleting", "message": "waiting for its addresses to be released"}
+    if opened.fault is not None:
+        return {**ready, "status": "False", "reason": "PoolInvalid", "message": opened.fault}
+    return {**ready, "status": "True", "reason": "Ready", "message": ""}

@@ -1,0 +1,140 @@
+"""IPPool objects ↔ our values. Pure.
+
+One definition of what an entry contains (`entry_range`) serves allocation, admission and usage alike, so that
+a pool can never hand out an address which it later calls out of bounds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from berth.errors import InvalidText
+from berth.leasing.decide import Refusal
+from berth.leasing.model import Pool, Reason, Strategy
+from berth.net import Address, Block, Range, parse_address, parse_block
+
+Object = dict[str, Any]
+NAME_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*-*")
+LONGEST_NAME_PREFIX = 253 - len("-") - len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
+
+MESSAGES = {
+    Reason.PIN_CONFLICT: "PreAllocation and requested ip address are conflicting",
+    Reason.PIN_TAKEN: "Requested IP not available",
+    Reason.PIN_OUTSIDE: "Exhausted IP Pools",  # clients match this text also for an address outside the pools
+    Reason.RESERVATION_OUTSIDE: "Pre-allocated IP out of bounds",
+    Reason.RESERVATION_TAKEN: "Pre-allocated IP not available",
+    Reason.POOL_EXHAUSTED: "Exhausted IP Pools",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Netconfig:
+    """Handed on with an address, never computed with."""
+
+    prefix: int | None
+    gateway: str | None
+    dns_servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of `spec.pools`: its addresses, if any, and what goes with them."""
+
+    range: Range | None
+    netconfig: Netconfig
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """An IPPool's spec, read once: the pool as the engine sees it and the entries in order."""
+
+    pool: Pool
+    entries: tuple[Entry, ...]
+    name_prefix: str
+
+    def netconfig_of(self, block: Block) -> Netconfig:
+        """The first entry that contains the address decides, also for requested and pre-allocated ones."""
+        for entry in self.entries:
+            if entry.range is not None and contains(entry.range, block):
+                return entry.netconfig
+        return self.entries[-1].netconfig if self.entries else Netconfig(None, None, ())
+
+    def address_name(self, block: Block) -> str:
+        return address_name(self.name_prefix, block.address)
+
+
+def read_pool(obj: Object) -> PoolSpec:
+    """Raises InvalidText, naming the field, where admission was bypassed."""
+    spec = obj.get("spec") or {}
+    entries = tuple(_entry(spec, entry) for entry in spec.get("pools") or ())
+    meta = obj["metadata"]
+    pool = Pool(
+        name=f"{meta.get('namespace', '')}/{meta['name']}",
+        ranges=tuple(entry.range for entry in entries if entry.range is not None),
+        reservations={name: parse_block(text) for name, text in (spec.get("preAllocations") or {}).items()},
+        strategy=Strategy.RANDOM if spec.get("allocationStrategy") == "random" else Strategy.FIRST,
+    )
+    return PoolSpec(pool, entries, spec.get("namePrefix", ""))
+
+
+def entry_range(entry: Mapping[str, Any]) -> Range | None:
+    """First and last address of one entry; None where it has none.
+
+    `start` counts from itself; without it a subnet starts after the literal address it was written with, so
+    192.168.1.1/26 begins at .2. The last one is the smallest of `end` and the subnet's last.
+    """
+    start, end, subnet = (entry.get(key) or "" for key in ("start", "end", "subnet"))
+    if not start and not subnet:
+        return None
+    block = parse_block(subnet) if subnet else None
+    first = parse_address(start) if start else _after(parse_address(subnet.partition("/")[0]))
+    bounds = [parse_address(end)] if end else []
+    if any(bound.family is not first.family for bound in bounds):
+        return None
+    if block is not None and (block.family is not first.family or not block.first <= first.value <= block.last):
+        return None
+    top = (1 << first.family.width) - 1 if block is None else block.last
+    last = min([top, *(bound.value for bound in bounds)])
+    return Range(first.family, first.value, last) if first.value <= last else None
+
+
+def contains(range: Range, block: Block) -> bool:
+    return range.family is block.family and range.first <= block.first and block.last <= range.last
+
+
+def address_name(name_prefix: str, address: str) -> str:
+    """The object's name: what makes a second object for one address impossible."""
+    return f"{name_prefix}-{address.replace('.', '-').replace(':', '-')}".rstrip("-")
+
+
+def refusal_message(refusal: Refusal) -> str:
+    return MESSAGES.get(refusal.reason, "Exhausted IP Pools")
+
+
+def wanted(text: str) -> Block | None:
+    """The annotation `ipAddress`; an empty one asks for nothing."""
+    if not text:
+        return None
+    try:
+        address = parse_address(text)
+    except InvalidText as error:
+        message = f'Invalid ipAddress annotation "{text}": not a valid IP address'
+        raise InvalidText(message) from error
+    return Block(address.family, address.value, address.family.width)
+
+
+def _after(address: Address) -> Address:
+    return Address(address.family, address.value + 1)
+
+
+def _entry(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> Entry:
+    dns = entry.get("dnsServers") or spec.get("dnsServers") or ()
+    netconfig = Netconfig(
+        prefix=entry.get("prefix") or spec.get("prefix") or None,
+        gateway=entry.get("gateway") or spec.get("gateway") or None,
+        dns_servers=tuple(dns),
+    )
+    return Entry(entry_range(entry), netconfig)

@@ -1,0 +1,121 @@
+"""The cache shows our own writes at once and is never set back by a late event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from berth.control.cache import Cache
+
+Object = dict[str, Any]
+
+
+def thing(name: str, revision: int, uid: str = "u1", **more: Any) -> Object:
+    meta = {"name": name, "namespace": "ns", "resourceVersion": str(revision), "uid": uid}
+    return {"kind": "Thing", "metadata": meta, **more}
+
+
+@pytest.fixture
+def cache() -> Cache:
+    return Cache({"colour": lambda obj: [obj["colour"]] if "colour" in obj else []})
+
+
+def test_a_list_fills_the_cache(cache: Cache) -> None:
+    assert not cache.filled
+    cache.replace([thing("a", 1), thing("b", 2)], "5")
+    assert cache.filled
+    assert len(cache) == 2
+    assert cache.get("ns", "a") is not None
+
+
+def test_what_is_missing_from_a_later_list_is_gone(cache: Cache) -> None:
+    cache.replace([thing("a", 1), thing("b", 2)], "5")
+    cache.replace([thing("a", 1)], "9")
+    assert cache.get("ns", "b") is None
+
+
+def test_our_own_write_survives_a_list_that_is_older(cache: Cache) -> None:
+    cache.replace([], "5")
+    cache.observe(thing("a", 8))
+    cache.replace([], "7")
+    assert cache.get("ns", "a") is not None
+
+
+def test_a_late_event_does_not_undo_our_own_write(cache: Cache) -> None:
+    cache.observe(thing("a", 8, colour="red"))
+    cache.apply("MODIFIED", thing("a", 7, colour="blue"))
+    seen = cache.get("ns", "a")
+    assert seen is not None
+    assert seen["colour"] == "red"
+
+
+def test_what_we_deleted_does_not_come_back_with_a_late_event(cache: Cache) -> None:
+    cache.observe(thing("a", 8))
+    cache.bury(thing("a", 8))
+    cache.apply("MODIFIED", thing("a", 7))
+    cache.apply("MODIFIED", thing("a", 8))
+    assert cache.get("ns", "a") is None
+
+
+def test_a_successor_under_the_same_name_is_seen_after_a_burial(cache: Cache) -> None:
+    cache.observe(thing("a", 8))
+    cache.bury(thing("a", 8))
+    cache.apply("ADDED", thing("a", 12, uid="u2"))
+    assert cache.get("ns", "a") is not None
+
+
+def test_the_deletion_of_a_predecessor_leaves_the_successor(cache: Cache) -> None:
+    cache.observe(thing("a", 12, uid="u2"))
+    cache.apply("DELETED", thing("a", 9, uid="u1"))
+    assert cache.get("ns", "a") is not None
+
+
+def test_burying_another_incarnation_changes_nothing(cache: Cache) -> None:
+    cache.observe(thing("a", 12, uid="u2"))
+    cache.bury(thing("a", 8, uid="u1"))
+    assert cache.get("ns", "a") is not None
+
+
+def test_revisions_that_went_back_mean_the_list_alone_counts(cache: Cache) -> None:
+    cache.replace([thing("a", 40), thing("b", 50)], "60")
+    cache.replace([thing("a", 10, colour="old")], "20")
+    assert cache.get("ns", "b") is None
+    seen = cache.get("ns", "a")
+    assert seen is not None
+    assert seen["colour"] == "old"
+
+
+def test_a_watch_event_raises_the_mark_below_which_a_list_is_a_step_back(cache: Cache) -> None:
+    cache.replace([], "5")
+    cache.apply("ADDED", thing("a", 30))
+    cache.replace([], "20")
+    assert cache.get("ns", "a") is None
+
+
+def test_indexes_follow_changes(cache: Cache) -> None:
+    cache.observe(thing("a", 1, colour="red"))
+    cache.observe(thing("b", 2, colour="red"))
+    assert cache.count_by("colour", "red") == 2
+    cache.observe(thing("a", 3, colour="blue"))
+    assert [obj["metadata"]["name"] for obj in cache.by("colour", "red")] == ["b"]
+    cache.apply("DELETED", thing("b", 4))
+    assert cache.by("colour", "red") == []
+
+
+def test_listeners_hear_old_and_new(cache: Cache) -> None:
+    heard: list[tuple[bool, bool]] = []
+    cache.listen(lambda old, new: heard.append((old is not None, new is not None)))
+    cache.observe(thing("a", 1))
+    cache.observe(thing("a", 2))
+    cache.apply("DELETED", thing("a", 3))
+    assert heard == [(False, True), (True, True), (True, False)]
+
+
+def test_field_ownership_is_not_kept(cache: Cache) -> None:
+    obj = thing("a", 1)
+    obj["metadata"]["managedFields"] = [{"manager": "x"}]
+    cache.observe(obj)
+    seen = cache.get("ns", "a")
+    assert seen is not None
+    assert "managedFields" not in seen["metadata"]
