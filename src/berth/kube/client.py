@@ -1,16 +1,14 @@
 """The verbs: get, list, create, patch, replace, delete, watch. The only door to the API server.
 
-Plain dicts in and out. Every write passes `_write`, which asks the guard first (RELIABILITY: a replica that
-may no longer lead must not write). What is repeated here is only what the server certainly did not do: 401
-once with renewed credentials, 429 always, and reads also on 503 with Retry-After. Everything else is the
-caller's to decide, and after `Unreachable` a caller reads before it writes again.
+Plain dicts in and out. Every write passes `_write`, which asks the guard before each attempt: a replica
+that may no longer lead must not write. What is repeated here is only what `retry.py` allows, and a 401 once
+with renewed credentials. Everything else is the caller's to decide; after `Unreachable` a caller reads
+before it writes again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import builtins
-import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from enum import StrEnum
@@ -19,17 +17,16 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from berth.errors import Gone, ServerError, StatusError, TooManyRequests, Unauthorized, Unreachable, UserError
-from berth.kube.auth import Access, Credentials
-from berth.kube.lines import Lines
+from berth.errors import Conflict, Gone, Invalid, StatusError, Unreachable, UserError
+from berth.kube.auth import Credentials
 from berth.kube.meta import Object
 from berth.kube.resource import Resource
-from berth.kube.status import failure, from_status
+from berth.kube.retry import Retry
+from berth.kube.sender import Observe, Rules, Sender
+from berth.kube.status import from_status
 from berth.kube.transport import JSON, Answer, Request, Transport
 
 PAGE = 500
-TRIES = 5
-LONGEST_WAIT_SECONDS = 10.0
 # API servers send a bookmark about once a minute, so a watch silent for longer has lost its other end.
 SILENCE_SECONDS = 150.0
 
@@ -47,6 +44,12 @@ class Listing(NamedTuple):
     resource_version: str
 
 
+class Page(NamedTuple):
+    items: list[Object]
+    resource_version: str
+    token: str  # for the next page; empty on the last
+
+
 class Event(NamedTuple):
     """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK (an object with only a resource version)."""
 
@@ -55,7 +58,10 @@ class Event(NamedTuple):
 
 
 class Client:
-    """One API server; used as an async context manager, which owns its connections."""
+    """One API server; used as an async context manager, which owns its connections.
+
+    `observe(verb, code, seconds)` hears of every attempt, code 0 being no answer.
+    """
 
     def __init__(
         self,
@@ -65,18 +71,19 @@ class Client:
         user_agent: str = "berth",
         in_flight: int = 64,
         timeout_seconds: float = 30.0,
+        retry: Retry | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self.credentials = credentials
         self._guard = guard or _allow
-        self._slots = asyncio.Semaphore(in_flight)
-        self._transport = Transport(credentials, user_agent, timeout_seconds)
+        transport = Transport(credentials, user_agent, timeout_seconds)
+        self._sender = Sender(credentials, transport, Rules(in_flight, retry or Retry(), observe))
 
     async def __aenter__(self) -> Self:
-        await self._transport.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._transport.close()
+        await self._sender.close()
 
     # Reads
 
@@ -92,9 +99,7 @@ class Client:
         field_selector: str = "",
         limit: int = PAGE,
     ) -> Listing:
-        """Everything, as of one moment, fetched in pages. Objects carry their kind, which the server
-        leaves out.
-        """
+        """Everything as of one moment, in pages. Objects carry their kind, which the server leaves out."""
         path = resource.path(namespace)
         query = {"labelSelector": label_selector, "fieldSelector": field_selector}
         try:
@@ -111,16 +116,15 @@ class Client:
         items: list[Object] = []
         token = ""
         while True:
-            page = await self._read(path + _query({**query, "continue": token}))
-            items += page.get("items") or ()
-            token = page["metadata"].get("continue", "")
+            page = _page(await self._read(path + _query({**query, "continue": token}), "list"))
+            items += page.items
+            token = page.token
             if not token:
-                return Listing(items, page["metadata"]["resourceVersion"])
+                return Listing(items, page.resource_version)
 
     async def revision(self, resource: Resource, namespace: str = "") -> str:
         """The store's present resource version, for the price of one object."""
-        page = await self._read(resource.path(namespace) + "?limit=1")
-        return str(page["metadata"]["resourceVersion"])
+        return _page(await self._read(resource.path(namespace) + "?limit=1", "list")).resource_version
 
     async def watch(
         self,
@@ -130,10 +134,10 @@ class Client:
         resource_version: str,
         timeout_seconds: float,
         label_selector: str = "",
+        field_selector: str = "",
         silence_seconds: float = SILENCE_SECONDS,
     ) -> AsyncGenerator[Event]:
-        """Changes after `resource_version`, bookmarks among them, until the server ends the stream at its
-        timeout.
+        """Changes after `resource_version`, and bookmarks, until the server ends the stream at its timeout.
 
         Raises Gone when the server no longer knows the version or sends any ERROR event, Unreachable when the
         stream is cut or silent. Use it with `aclosing`, so that the connection goes when the loop does.
@@ -144,27 +148,12 @@ class Client:
             "resourceVersion": resource_version,
             "timeoutSeconds": max(1, int(timeout_seconds)),
             "labelSelector": label_selector,
+            "fieldSelector": field_selector,
         }
-        request = Request("GET", resource.path(namespace) + _query(query))
-        async with aclosing(self._lines(request, silence_seconds)) as lines:
+        request = Request("GET", resource.path(namespace) + _query(query), "watch")
+        async with aclosing(self._sender.lines(request, silence_seconds)) as lines:
             async for line in lines:
                 yield _event(line)
-
-    async def _lines(self, request: Request, silence_seconds: float) -> AsyncGenerator[bytes]:
-        access = await self._access()
-        async with self._transport.stream(request, access, silence_seconds) as response:
-            if response.status != 200:
-                error = failure(
-                    response.status, await response.read(), response.headers.get("Retry-After", "")
-                )
-                await self._refused(error, access)
-                raise error
-            lines = Lines()
-            while chunk := await response.content.readany():
-                for line in lines.feed(chunk):
-                    yield line
-            if lines.is_cut:
-                raise Unreachable("the watch was cut in the middle of a line")
 
     # Writes
 
@@ -172,8 +161,8 @@ class Client:
         self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
     ) -> Object:
         namespace = namespace or obj.get("metadata", {}).get("namespace", "")
-        path = resource.path(namespace) + _query({"dryRun": "All" if dry_run else ""})
-        return await self._write("POST", path, obj)
+        path = resource.path(namespace) + _query({"dryRun": _dry(dry_run)})
+        return await self._write(Request("POST", path, "create", orjson.dumps(obj)))
 
     async def patch(
         self,
@@ -188,20 +177,24 @@ class Client:
         dry_run: bool = False,
         force: bool = False,
     ) -> Object:
-        query = {
-            "fieldManager": field_manager,
-            "dryRun": "All" if dry_run else "",
-            "force": "true" if force else "",
-        }
+        """A JSON patch whose `test` fails is a Conflict: the object is not what the patch was made for."""
+        query = {"fieldManager": field_manager, "dryRun": _dry(dry_run), "force": "true" if force else ""}
         path = resource.path(namespace, name, subresource) + _query(query)
-        return await self._write("PATCH", path, body, kind)
+        try:
+            return await self._write(Request("PATCH", path, "patch", orjson.dumps(body), kind))
+        except Invalid as error:
+            # What fails validation names its fields; a patch that did not fit names none.
+            if kind is PatchKind.JSON and not error.details.get("causes"):
+                raise Conflict(409, f"{path} changed meanwhile", status_reason="Conflict") from error
+            raise
 
     async def replace(
         self, resource: Resource, obj: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False
     ) -> Object:
         meta = obj["metadata"]
         path = resource.path(meta.get("namespace", ""), meta["name"], subresource)
-        return await self._write("PUT", path + _query({"dryRun": "All" if dry_run else ""}), obj)
+        query = _query({"dryRun": _dry(dry_run)})
+        return await self._write(Request("PUT", path + query, "update", orjson.dumps(obj)))
 
     async def delete(
         self,
@@ -216,7 +209,8 @@ class Client:
     ) -> Object | None:
         """Asks for deletion; the object if it lives on for its finalizers, None if it is gone."""
         options = _delete_options(uid, resource_version, grace_seconds, propagation)
-        answer = await self._write("DELETE", resource.path(namespace, name), options)
+        body = orjson.dumps(options) if options else None
+        answer = await self._write(Request("DELETE", resource.path(namespace, name), "delete", body))
         return None if answer.get("kind") == "Status" else answer
 
     async def raw(
@@ -229,10 +223,11 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Any other path; parsed if it is JSON, else text."""
+        more = dict(headers or {})
+        kind = more.pop("Content-Type", JSON)
         content = None if body is None else orjson.dumps(body)
-        kind = (headers or {}).get("Content-Type", JSON)
-        request = Request(method, path + _query(params or {}), content, kind, dict(headers or {}))
-        answer = await self._send(request, _allow if method in ("GET", "HEAD") else self._guard)
+        request = Request(method, path + _query(params or {}), method.lower(), content, kind, more)
+        answer = await self._sender.send(request, _allow if request.is_read else self._guard)
         try:
             return orjson.loads(answer.body)
         except orjson.JSONDecodeError:
@@ -240,65 +235,54 @@ class Client:
 
     async def check(self) -> Object:
         """The server's version, or one sentence for the person at the terminal why there is none."""
+        server = self.credentials.server
         try:
             return await self._read("/version")
         except Unreachable as error:
-            why = str(error).partition(": ")[2]
-            raise UserError(f"No API server at {self.credentials.server}: {why}.") from error
+            why = str(error).rpartition(f"{server}: ")[2]
+            raise UserError(f"No API server can be reached at {server}: {why}.") from error
         except StatusError as error:
-            raise UserError(
-                f"The API server at {self.credentials.server} refused us with {error.code}: {error.message}."
-            ) from error
+            raise UserError(f"The API server at {server} refused us: {error.message.rstrip('.')}.") from error
 
     # One request
 
-    async def _read(self, path: str) -> Object:
-        return _object(await self._send(Request("GET", path), _allow))
+    async def _read(self, path: str, verb: str = "get") -> Object:
+        return _object(await self._sender.send(Request("GET", path, verb), _allow))
 
-    async def _write(self, method: str, path: str, body: Any, kind: str = JSON) -> Object:
+    async def _write(self, request: Request) -> Object:
         """The one way to change anything."""
-        request = Request(method, path, None if body is None else orjson.dumps(body), kind)
-        return _object(await self._send(request, self._guard))
-
-    async def _send(self, request: Request, guard: Callable[[], None]) -> Answer:
-        """The answer if it is a success; the error it means otherwise, after what may safely be repeated."""
-        for attempt in range(1, TRIES + 1):
-            async with self._slots:
-                access = await self._access()
-                guard()
-                answer = await self._transport.send(request, access)
-            if answer.status < 300:
-                return answer
-            error = failure(answer.status, answer.body, answer.retry_after)
-            if isinstance(error, Unauthorized) and attempt == 1 and await self._refused(error, access):
-                continue
-            wait = _wait(request, error, attempt)
-            if wait is None or attempt == TRIES:
-                raise error
-            await asyncio.sleep(wait)
-        raise AssertionError("unreachable")
-
-    async def _access(self) -> Access:
-        return self.credentials.access() or await self.credentials.renew()
-
-    async def _refused(self, error: StatusError, access: Access) -> bool:
-        """After a 401: True if there are other credentials to try."""
-        if not isinstance(error, Unauthorized):
-            return False
-        try:
-            renewed = await self.credentials.renew(refused=access)
-        except UserError as cause:
-            raise error from cause
-        return renewed.authorization != access.authorization or renewed.tls is not access.tls
+        return _object(await self._sender.send(request, self._guard))
 
 
 def _allow() -> None:
     """The guard of those who need none."""
 
 
+def _dry(dry_run: bool) -> str:
+    return "All" if dry_run else ""
+
+
 def _object(answer: Answer) -> Object:
-    obj: Object = orjson.loads(answer.body)
+    obj = _parse(answer.body)
+    if not isinstance(obj, dict):
+        raise Unreachable("the answer is not an object; something stands before the API server")
     return obj
+
+
+def _parse(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Unreachable("the answer is not JSON; something stands before the API server") from error
+
+
+def _page(body: Object) -> Page:
+    """An answer without a list is no empty list: "nothing there" must have been said."""
+    try:
+        meta = body["metadata"]
+        return Page(body["items"] or [], meta["resourceVersion"], meta.get("continue", ""))
+    except (KeyError, TypeError) as error:
+        raise Unreachable("the answer is not a list; something stands before the API server") from error
 
 
 def _query(params: Mapping[str, Any]) -> str:
@@ -307,13 +291,16 @@ def _query(params: Mapping[str, Any]) -> str:
 
 
 def _event(line: bytes) -> Event:
-    parsed = orjson.loads(line)
-    event = Event(parsed["type"], parsed["object"])
-    if event.type == "ERROR":
-        # Whatever the server says went wrong with a watch, its answer is the same: list again.
-        error = from_status(event.object, 410)
-        raise Gone(error.code, error.message, status_reason=error.status_reason, details=error.details)
-    return event
+    parsed = _parse(line)
+    try:
+        event = Event(parsed["type"], parsed["object"])
+        if event.type != "ERROR" and event.object["metadata"]["resourceVersion"]:
+            return event
+    except (KeyError, TypeError) as error:
+        raise Unreachable("a line of the watch is not an event") from error
+    # Whatever the server says went wrong with a watch, our answer is the same: list again.
+    fault = from_status(event.object, 410)
+    raise Gone(fault.code, fault.message, status_reason=fault.status_reason, details=fault.details)
 
 
 def _delete_options(
@@ -327,16 +314,3 @@ def _delete_options(
     }
     present = {key: value for key, value in options.items() if value is not None}
     return {"kind": "DeleteOptions", "apiVersion": "v1", **present} if present else None
-
-
-def _wait(request: Request, error: StatusError, attempt: int) -> float | None:
-    """How long until this may be sent again, None if it may not be."""
-    asked = error.retry_after_seconds
-    overloaded = isinstance(error, TooManyRequests)
-    restarting = isinstance(error, ServerError) and error.code == 503 and asked is not None
-    if not (overloaded or (restarting and request.method == "GET")):
-        return None
-    seconds = asked if asked is not None else 0.1 * 2**attempt
-    # A server that wants to be left alone for long gets its wish from the caller's queue, not from a held
-    # worker.
-    return None if seconds > LONGEST_WAIT_SECONDS else seconds * random.uniform(1.0, 1.5)

@@ -60,7 +60,7 @@ def from_status(
     details = status.get("details") or {}
     if retry_after_seconds is None:
         retry_after_seconds = details.get("retryAfterSeconds") or None
-    return _type(reason, code)(
+    return _type(reason, code, details)(
         code,
         str(status.get("message") or _plain(body) or f"the API server answered {code}"),
         status_reason=reason,
@@ -78,7 +78,9 @@ def parse_status(body: bytes) -> Mapping[str, Any]:
     return parsed if isinstance(parsed, dict) and parsed.get("kind") == "Status" else {}
 
 
-def _type(reason: str, code: int) -> type[errors.StatusError]:
+def _type(reason: str, code: int, details: Mapping[str, Any]) -> type[errors.StatusError]:
+    if any(cause.get("field") == "metadata.uid" for cause in details.get("causes") or ()):
+        return errors.Conflict  # another object has that name now; the server calls our UID an invalid change
     found = BY_REASON.get(reason) or BY_CODE.get(code)
     return found or (errors.ServerError if code >= 500 else errors.StatusError)
 

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from berth import log
 from berth.errors import Gone, KubeError
-from berth.kube.client import Client, Event
+from berth.kube.client import Client, Event, Listing
 from berth.kube.meta import Object
 from berth.kube.resource import Resource
 
@@ -31,7 +31,10 @@ class Sink(Protocol):
     """Where the objects go. Both are plain calls: nothing else runs between an event and its effect."""
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """A full list: everything not in it is gone. The first call means the sink is filled."""
+        """A full list: everything not in it is gone. The first list means the sink is filled."""
+
+    def restart(self, items: list[Object], resource_version: str) -> None:
+        """A full list from a store whose versions went back (a restored backup): what was newer never was."""
 
     def apply(self, type: str, obj: Object) -> None:
         """One change: ADDED, MODIFIED or DELETED."""
@@ -70,13 +73,14 @@ async def reflect(
     *,
     namespace: str = "",
     label_selector: str = "",
+    field_selector: str = "",
     clock: Clock | None = None,
     settings: WatchSettings | None = None,
 ) -> None:
     """Runs until cancelled. No error of the API server ends it: it waits a little longer each time and
     goes on.
     """
-    scope = Scope(client, resource, namespace, label_selector)
+    scope = Scope(client, resource, namespace, label_selector, field_selector)
     await Reflector(scope, sink, clock or SystemClock(), settings or WatchSettings()).run()
 
 
@@ -88,6 +92,7 @@ class Scope:
     resource: Resource
     namespace: str = ""
     label_selector: str = ""
+    field_selector: str = ""
 
 
 class Reflector:
@@ -106,7 +111,8 @@ class Reflector:
         self._clock = clock
         self._settings = settings
         self._jitter = jitter
-        self._version = ""  # empty: a list is due
+        self._version = ""  # to watch from; empty: a list is due
+        self._seen = ""  # the last version of the store we know of
         self._relist_at = 0.0
         self._failures = 0
         self._idle_streams = 0
@@ -134,14 +140,21 @@ class Reflector:
     async def _list(self) -> None:
         scope = self._scope
         listing = await scope.client.list(
-            scope.resource, scope.namespace, label_selector=scope.label_selector
+            scope.resource,
+            scope.namespace,
+            label_selector=scope.label_selector,
+            field_selector=scope.field_selector,
         )
         for item in listing.items:
             self._trim(item)
-        self._sink.replace(listing.items, listing.resource_version)
-        self._version = listing.resource_version
+        self._hand_over(listing)
         self._relist_at = self._clock.now() + self._settings.relist_seconds * self._jitter(0.9, 1.1)
         self._idle_streams = 0
+
+    def _hand_over(self, listing: Listing) -> None:
+        went_back = _is_lower(listing.resource_version, self._seen)
+        (self._sink.restart if went_back else self._sink.replace)(listing.items, listing.resource_version)
+        self._version = self._seen = listing.resource_version
 
     async def _check_revision(self) -> None:
         present = await self._scope.client.revision(self._scope.resource, self._scope.namespace)
@@ -160,6 +173,7 @@ class Reflector:
             resource_version=self._version,
             timeout_seconds=min(left, settings.stream_seconds * self._jitter(0.9, 1.1)),
             label_selector=scope.label_selector,
+            field_selector=scope.field_selector,
             silence_seconds=settings.silence_seconds,
         )
         async with aclosing(stream) as events:
@@ -178,7 +192,7 @@ class Reflector:
         if event.type != "BOOKMARK":
             self._trim(event.object)
             self._sink.apply(event.type, event.object)
-        self._version = version
+        self._version = self._seen = version
         self._recovered()
         return True
 
