@@ -17,9 +17,12 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from berth.devcluster.commands import Ports
-from berth.devcluster.files import Lock, is_held
+from berth.devcluster.files import Lock, holder
 from berth.errors import UserError
 
+LOCK = "owner.lock"
+# There while a kept cluster serves (see keep.py).
+READY = "ready"
 PREFIX = "berth-devcluster-"
 # Younger ones may belong to a process that has not come to take its lock yet.
 ABANDONED_SECONDS = 60.0
@@ -58,7 +61,7 @@ def open_home(given: Path | None) -> Home:
     else:
         path = given.absolute()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = Lock(path / "owner.lock")
+    lock = Lock(path / LOCK)
     if not lock.take():
         raise UserError(f"{path} is in use by a running dev cluster: stop it, or name another directory")
     (path / "logs").mkdir(exist_ok=True)
@@ -73,6 +76,6 @@ def remove_abandoned(base: Path) -> None:
 
 def _is_abandoned(path: Path) -> bool:
     try:
-        return time.time() - path.stat().st_mtime > ABANDONED_SECONDS and not is_held(path / "owner.lock")
+        return time.time() - path.stat().st_mtime > ABANDONED_SECONDS and holder(path / LOCK) is None
     except OSError:
         return False  # another user's, or gone by now

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
+
+LOOKS = 5
+LOOK_SECONDS = 0.01
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -19,22 +21,24 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 class Lock:
-    """An flock on a file: whoever holds it is alive, whatever the file says."""
+    """An flock on a file: whoever holds it is alive, whatever the file says. Its text is the holder's pid."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd: int | None = None
 
     def take(self) -> bool:
-        """At once or not at all."""
+        """At once or not at all; a moment's patience because `holder` takes it for an instant to look."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return False
-        self._fd = fd
-        return True
+        for _ in range(LOOKS):
+            if _try(fd, fcntl.LOCK_EX):
+                self._fd = fd
+                os.truncate(fd, 0)
+                os.write(fd, str(os.getpid()).encode())
+                return True
+            time.sleep(LOOK_SECONDS)
+        os.close(fd)
+        return False
 
     def release(self) -> None:
         if self._fd is not None:
@@ -42,22 +46,21 @@ class Lock:
             self._fd = None
 
 
-def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock; does not disturb it."""
-    lock = Lock(path)
-    if not path.exists():
-        return False
-    if not lock.take():
-        return True
-    lock.release()
-    return False
-
-
-@contextmanager
-def held(path: Path) -> Iterator[bool]:
-    """Yields whether the lock was free; released at the end of the block."""
-    lock = Lock(path)
+def holder(path: Path) -> int | None:
+    """The pid of the living process that holds the lock, if one does."""
     try:
-        yield lock.take()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try(fd, fcntl.LOCK_SH) else int(os.read(fd, 32) or b"0") or None
     finally:
-        lock.release()
+        os.close(fd)
+
+
+def _try(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
