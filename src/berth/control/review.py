@@ -1,0 +1,227 @@
+"""What a webhook is asked and what it may answer, as values; `admission.py` carries them over HTTP.
+
+    Review ──▶ handler ──▶ allowed() | denied("…") | patched(review, new) | Faults().answer(review)
+
+A handler gives an answer; it never raises to refuse. What it raises is a failed call, and then the webhook's
+failurePolicy decides.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from berth.control.jsonpatch import Operation, diff
+
+Object = dict[str, Any]
+API_VERSION = "admission.k8s.io/v1"
+
+
+class BadReview(ValueError):
+    """The body is no AdmissionReview v1 request; the text says why."""
+
+
+class GroupKind(NamedTuple):
+    group: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One question of the API server. `object` is empty for DELETE, `old_object` for CREATE."""
+
+    uid: str
+    operation: str
+    kind: GroupKind
+    resource: str
+    namespace: str
+    name: str
+    user: User
+    object: Object = field(repr=False)
+    old_object: Object = field(repr=False)
+    dry_run: bool = False
+    subresource: str = ""
+    options: Object = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One broken rule: where, and what is wrong there."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    allowed: bool
+    code: int = 200
+    reason: str = ""
+    message: str = ""
+    causes: tuple[Cause, ...] = ()
+    patch: tuple[Operation, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> str:
+        """The word for metrics and logs."""
+        if not self.allowed:
+            return "denied"
+        return "patched" if self.patch else "allowed"
+
+    def warning(self, *texts: str) -> Answer:
+        """The same answer with warnings that `kubectl` shows."""
+        return replace(self, warnings=(*self.warnings, *texts))
+
+
+def allowed(*warnings: str) -> Answer:
+    return Answer(True, warnings=warnings)
+
+
+def denied(
+    message: str, *, code: int = 403, reason: str = "Forbidden", causes: tuple[Cause, ...] = ()
+) -> Answer:
+    return Answer(False, code, reason, message, causes)
+
+
+def patched(review: Review, new: Object) -> Answer:
+    """Allowed, as `new`; plainly allowed if that is what came."""
+    return Answer(True, patch=tuple(diff(review.object, new)))
+
+
+class Fault(NamedTuple):
+    path: str
+    value: Any
+    text: str
+
+    @property
+    def body(self) -> str:
+        shown = json.dumps(self.value, separators=(",", ":"), ensure_ascii=False, default=str)
+        return f"Invalid value: {shown}: {self.text}"
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.body}"
+
+
+class Faults:
+    """Every broken rule of one object, told together as the API server tells its own: 422, reason Invalid."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+
+    def add(self, path: str, value: Any, text: str) -> None:
+        self._faults.append(Fault(path, value, text))
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._faults)
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    def answer(self, review: Review) -> Answer:
+        """Allowed if there are none."""
+        if not self._faults:
+            return allowed()
+        told = [str(fault) for fault in self._faults]
+        listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        message = f'{review.kind} "{review.name}" is invalid: {listed}'
+        causes = tuple(Cause(fault.path, fault.body) for fault in self._faults)
+        return denied(message, code=422, reason="Invalid", causes=causes)
+
+
+def parse_review(body: bytes) -> Review:
+    """The question in a body, or BadReview."""
+    try:
+        envelope = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadReview("the body is not JSON") from error
+    if not isinstance(envelope, dict) or envelope.get("kind") != "AdmissionReview":
+        raise BadReview("the body is not an AdmissionReview")
+    if envelope.get("apiVersion") != API_VERSION:
+        raise BadReview(f"the AdmissionReview must be {API_VERSION}")
+    return _review(envelope.get("request"))
+
+
+def _review(request: Any) -> Review:
+    try:
+        return Review(
+            uid=_text(request["uid"]),
+            operation=_text(request["operation"]),
+            kind=GroupKind(request["kind"].get("group", ""), _text(request["kind"]["kind"])),
+            resource=_text(request["resource"]["resource"]),
+            namespace=request.get("namespace", ""),
+            name=request.get("name", "") or _own_name(request),
+            user=_user(request.get("userInfo") or {}),
+            object=_object(request.get("object")),
+            old_object=_object(request.get("oldObject")),
+            dry_run=request.get("dryRun") is True,
+            subresource=request.get("subResource", ""),
+            options=_object(request.get("options")),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadReview("the AdmissionReview has no complete request") from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError("not a text")
+    return value
+
+
+def _object(value: Any) -> Object:
+    if not isinstance(value, dict | None):
+        raise TypeError("not an object")
+    return value or {}
+
+
+def _own_name(request: Mapping[str, Any]) -> str:
+    """With generateName the server names the object after the mutating webhooks: then there is none yet."""
+    meta = (request.get("object") or {}).get("metadata") or {}
+    return str(meta.get("name", ""))
+
+
+def _user(info: Mapping[str, Any]) -> User:
+    return User(info.get("username", ""), info.get("uid", ""), tuple(info.get("groups") or ()))
+
+
+def render(review: Review, answer: Answer) -> bytes:
+    """The AdmissionReview that answers it."""
+    response: Object = {"uid": review.uid, "allowed": answer.allowed}
+    if answer.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(answer.patch)).decode()
+    if not answer.allowed:
+        response["status"] = _status(review, answer)
+    if answer.warnings:
+        response["warnings"] = list(answer.warnings)
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
+
+
+def _status(review: Review, answer: Answer) -> Object:
+    status: Object = {
+        "status": "Failure",
+        "code": answer.code,
+        "reason": answer.reason,
+        "message": answer.message,
+    }
+    if answer.causes:
+        causes = [{"reason": c.reason, "message": c.message, "field": c.field} for c in answer.causes]
+        kind = review.kind
+        status["details"] = {"name": review.name, "group": kind.group, "kind": kind.kind, "causes": causes}
+    return status
