@@ -25,7 +25,7 @@ class Logger:
     """The four verbs we use, typed; a thin face on structlog so that call sites stay short."""
 
     def __init__(self, name: str) -> None:
-        self._log = structlog.get_logger().bind(logger=name)
+        self._log = structlog.get_logger(source=name)  # lazy: configured later, in main
 
     def debug(self, event: str, **keys: Any) -> None:
         self._log.debug(event, **keys)
@@ -76,7 +76,7 @@ def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[
 
 def _tabbed(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     level = str(event.pop("level", "info")).upper()
-    name = event.pop("logger", "berth")
+    name = event.pop("source", "berth")
     message = event.pop("event", "")
     trace = event.pop("exception", None)
     line = "\t".join((_now(), level, str(name), str(message)))

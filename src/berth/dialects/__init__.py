@@ -1,0 +1,13 @@
+"""Four API families, one shape. `DIALECTS` is the tuple the rest iterates over."""
+
+from __future__ import annotations
+
+from berth.dialects.metal3 import Metal3
+from berth.dialects.shape import Dialect
+
+DIALECTS: tuple[Dialect, ...] = (Metal3(),)
+
+
+def named(names: tuple[str, ...]) -> tuple[Dialect, ...]:
+    """The dialects of these names, in the order of `DIALECTS`."""
+    return tuple(dialect for dialect in DIALECTS if dialect.name in names)

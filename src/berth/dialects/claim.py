@@ -25,8 +25,9 @@ from berth.kube import meta, patch
 from berth.kube.client import Client, PatchKind
 from berth.kube.meta import Object, Ref
 from berth.kube.resource import Resource
-from berth.leasing.decide import Keep, Refusal, decide
+from berth.leasing.decide import Grant, Refusal, decide
 from berth.leasing.model import Claim
+from berth.leasing.space import SOMEONE
 from berth.metrics import Metrics
 from berth.net import Block
 
@@ -80,6 +81,7 @@ class ClaimBook(Protocol):
     """What a dialect says about its claims."""
 
     dialect: str
+    announces: bool  # an Event for every lease; without, only for those that had to wait
     finalizer: str
     guard_status: bool  # the status has lists which others edit too: refuse to write over a newer one
 
@@ -128,7 +130,8 @@ class ClaimLife:
             if isinstance(decision, Refusal):
                 return await self._refuse(claim, ref, serve, decision)
             desk = next(desk for desk in serve.desks if desk.space is decision.space)
-            desk.space.take(decision.block, serve.claim.holder)
+            if isinstance(decision, Grant):
+                decision.take()
             for waited in serve.desks:
                 waited.leave(ref)
             try:
@@ -139,7 +142,7 @@ class ClaimLife:
             except NotStored as error:
                 desk.free(decision.block, serve.claim.holder)
                 return await self._wait(claim, ref, Wait("NotStored", str(error), stamp=True, seconds=60.0))
-            if not isinstance(decision, Keep):
+            if isinstance(decision, Grant):
                 self._metrics.decided(self._book.dialect, "grant")
             await self._report_bound(claim, ref, Bound(decision.block, desk, record))
             return DONE
@@ -153,18 +156,19 @@ class ClaimLife:
         """Someone else has it: remember whose it is, so that the next decision goes around it."""
         _log.info("address was taken meanwhile", block=str(block), holder=taken.holder)
         desk.space.release(block, holder)
-        if taken.holder is not None:
-            desk.adopt(block, taken.holder)
+        desk.adopt(block, taken.holder or SOMEONE)
 
     async def _report_bound(self, claim: Object, ref: Ref, bound: Bound) -> None:
-        if await self._write_status(claim, self._book.bound_status(claim, bound)):
-            self._said.pop(ref, None)
-            text = f"{bound.block.text} allocated from {bound.desk.space.pool.name}"
+        written = await self._write_status(claim, self._book.bound_status(claim, bound))
+        if self._said.pop(ref, None) is not None or (written and self._book.announces):
+            what = bound.block.address if bound.block.is_address else str(bound.block)
+            text = f"{what} allocated from {bound.desk.space.pool.name}"
             self._events.event(claim, "Normal", "AddressAllocated", text)
 
     async def _refuse(self, claim: Object, ref: Ref, serve: Serve, refusal: Refusal) -> Outcome:
         for desk in serve.desks:
-            desk.wait(claim, ref, refusal.block)
+            pin = serve.claim.pin or desk.space.pool.reservations.get(serve.claim.name)
+            desk.wait(claim, ref, pin)
         await self._write_status(claim, self._book.refused_status(claim, refusal))
         self._say(claim, ref, str(refusal.reason), self._book.message(refusal))
         self._metrics.decided(self._book.dialect, "refusal", str(refusal.reason))
@@ -190,9 +194,7 @@ class ClaimLife:
         namespace, name = claim["metadata"].get("namespace", ""), claim["metadata"]["name"]
         cache = self._book.cache
         try:
-            claim = await self._client.patch(
-                self._book.resource, name, steps, namespace, kind=PatchKind.JSON
-            )
+            claim = await self._client.patch(self._book.resource, name, steps, namespace, kind=PatchKind.JSON)
         except NotFound:
             cache.bury(claim)
             return claim
@@ -213,9 +215,7 @@ class ClaimLife:
         body = {"metadata": {"uid": meta.uid(claim)}, "status": change}
         if self._book.guard_status:
             body = patch.guarded(body, claim)
-        written = await self._client.patch(
-            self._book.resource, name, body, namespace, subresource="status"
-        )
+        written = await self._client.patch(self._book.resource, name, body, namespace, subresource="status")
         self._book.cache.observe(written)
         return True
 

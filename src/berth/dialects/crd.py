@@ -105,6 +105,15 @@ def root(spec: Schema, status: Schema | None = None, required: Sequence[str] = (
     return record(properties, required, **rules)
 
 
+def checked(schema: Schema, *rules: Schema) -> Schema:
+    return {**schema, "x-kubernetes-validations": list(rules)}
+
+
+def atomic(schema: Schema) -> Schema:
+    """One value as a whole: no field ownership per key."""
+    return {**schema, "x-kubernetes-map-type": "atomic"}
+
+
 def rule(expression: str, message: str, **more: Any) -> Schema:
     """A CEL rule: it holds also while no webhook answers."""
     return {"rule": expression, "message": message, **more}
@@ -128,8 +137,8 @@ def conditions() -> Schema:
         "observedGeneration": integer(format="int64", minimum=0),
     }
     required = ("type", "status", "reason", "message", "lastTransitionTime")
-    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-    return listing(record(fields, required), "What the operator found, by type.", **keyed)
+    found = listing(record(fields, required), "What the operator found, by type.")
+    return {**found, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
 
 def _described(schema: Schema, description: str) -> Schema:

@@ -11,10 +11,9 @@ from bisect import insort
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from berth.errors import Taken
 from berth.kube.meta import Ref
 from berth.leasing.model import Pool
-from berth.leasing.space import Space
+from berth.leasing.space import SOMEONE, Space
 from berth.net import Block
 
 Order = tuple[str, str, Ref]  # creation time, name: the oldest claim is served first
@@ -30,16 +29,14 @@ class Desk:
 
     def edit(self, pool: Pool) -> None:
         """The pool's spec changed: the same leases in the new space; everyone who waits may look again."""
-        self.space = self.space.with_pool(pool)
+        self.space.edit(pool)
         self.wake_all()
 
     def adopt(self, block: Block, holder: str) -> str | None:
-        """Record what was found taken. Returns the holder who has it already, if that is another one."""
-        try:
-            self.space.take(block, holder)
-        except Taken as taken:
-            return taken.holder
-        return None
+        """Record what was found taken. Returns the other holder who has it too, if there is one."""
+        other = self.space.holder_of(block)
+        self.space.adopt(block, holder)
+        return other if other not in (None, holder, SOMEONE) else None
 
     def free(self, block: Block, holder: str) -> None:
         if self.space.release(block, holder):

@@ -34,7 +34,7 @@ class Kit:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A dialect ready to run. `adopt` is called once, when every cache is filled and before any controller."""
+    """A dialect ready to run. `adopt` is called once, after every cache is filled, before any controller."""
 
     controllers: tuple[Controller, ...]
     adopt: Callable[[], None]

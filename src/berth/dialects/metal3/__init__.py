@@ -1,0 +1,40 @@
+"""The Metal3 dialect: IPPool, IPClaim, IPAddress, and Cluster API claims on the same pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from berth.control.webhooks import Webhook
+from berth.dialects.metal3 import admit, crds, reconcile
+from berth.dialects.metal3.kinds import CAPI_GROUP, GROUP
+from berth.dialects.shape import Built, Kit
+
+ALL = ["create", "delete", "get", "list", "patch", "update", "watch"]
+READ = ["get", "list", "watch"]
+STATUS = ["get", "patch", "update"]
+
+
+class Metal3:
+    name = "metal3"
+
+    def crds(self) -> tuple[dict[str, Any], ...]:
+        return crds.crds()
+
+    def webhooks(self) -> tuple[Webhook, ...]:
+        return ()
+
+    def rules(self) -> tuple[dict[str, Any], ...]:
+        return (
+            _rule(GROUP, ["ippools", "ipclaims", "ipaddresses"], ALL),
+            _rule(GROUP, ["ippools/status", "ipclaims/status"], STATUS),
+            _rule(CAPI_GROUP, ["ipaddressclaims", "ipaddresses"], ALL),
+            _rule(CAPI_GROUP, ["ipaddressclaims/status"], STATUS),
+            _rule("cluster.x-k8s.io", ["clusters"], READ),
+        )
+
+    def build(self, kit: Kit) -> Built:
+        return reconcile.build(kit)
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}

@@ -1,5 +1,5 @@
-"""Admission of IPPool, IPClaim and IPAddress: defaults, and a list of faults. Pure; every rule is looked at, not
-only the first that is broken.
+"""Admission of IPPool, IPClaim and IPAddress: defaults, and a list of faults. Pure; every rule is looked at,
+not only the first that is broken.
 
 Texts are wire-level: clients match them, misspelling (`bonds`) included.
 """
@@ -7,10 +7,12 @@ Texts are wire-level: clients match them, misspelling (`bonds`) included.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
-from berth.control.admission import Answer, Fault, Handler, Review, allowed, invalid, patched
-from berth.dialects.metal3.translate import LONGEST_NAME_PREFIX, NAME_PREFIX, contains, entry_range, read_pool
+from berth.control.admission import Handler
+from berth.control.review import Answer, Fault, Faults, Review, patched
+from berth.dialects.metal3.translate import LONGEST_NAME_PREFIX, NAME_PREFIX, contains, entry_range
 from berth.errors import InvalidText
 from berth.leasing.model import Strategy
 from berth.net import Block, Family, Range, parse_address, parse_block
@@ -33,19 +35,16 @@ def routes() -> Mapping[str, Handler]:
 
 
 async def _mutate(review: Review) -> Answer:
-    if review.object is None:
-        return allowed()
-    return patched(review.object, defaulted(review.object))
+    return patched(review, defaulted(review.object))
 
 
 def _validating(rules: Rules) -> Handler:
     async def validate(review: Review) -> Answer:
-        if review.object is None:
-            return allowed()
-        faults = list(rules(review.object, review.old_object))
-        if faults:
-            return invalid(review, faults)
-        return allowed(warnings(review.object))
+        faults = Faults()
+        for fault in rules(review.object, review.old_object or None):
+            faults.add(*fault)
+        answer = faults.answer(review)
+        return answer.warning(*warnings(review.object)) if answer.allowed else answer
 
     return validate
 
@@ -67,11 +66,15 @@ def warnings(obj: Object) -> list[str]:
     if obj["kind"] != "IPPool":
         return []
     ranges = [(i, entry_range(e)) for i, e in enumerate((obj.get("spec") or {}).get("pools") or ())]
-    known = sorted(((i, r) for i, r in ranges if r is not None), key=lambda pair: (pair[1].family, pair[1].first))
-    said = []
-    for (i, one), (j, two) in zip(known, known[1:], strict=False):
+    known = sorted(
+        ((i, r) for i, r in ranges if r is not None), key=lambda pair: (pair[1].family, pair[1].first)
+    )
+    said: list[str] = []
+    for (i, one), (j, two) in pairwise(known):
         if one.family is two.family and two.first <= one.last and len(said) < EVERYTHING_SAID:
-            said.append(f"spec.pools[{i}] and spec.pools[{j}] overlap; an address belongs to the earlier entry")
+            said.append(
+                f"spec.pools[{i}] and spec.pools[{j}] overlap; an address belongs to the earlier entry"
+            )
     return said
 
 
@@ -84,7 +87,9 @@ def pool_faults(pool: Object, old: Object | None) -> Iterator[Fault]:
         yield from _pool_changes(spec, old.get("spec") or {})
     yield from _pool_fields(spec)
     ranges = _ranges(spec)
-    bounds_text = "is out of bonds of the pools given" if old is None else "is out of bounds of the pools given"
+    bounds_text = (
+        "is out of bonds of the pools given" if old is None else "is out of bounds of the pools given"
+    )
     for text in (spec.get("preAllocations") or {}).values():
         if not _in_bounds(text, ranges):
             yield Fault("spec.preAllocations", text, bounds_text)
@@ -186,8 +191,8 @@ def _unsized(entry: Object, start: str, end: str, subnet: str) -> str | None:
         return "pool with Start requires End or Subnet to determine size"
     found = entry_range(entry)
     if found is None:
-        last = Block(*parse_block(subnet)).last if subnet else 0
-        return f"end IP {_text(parse_block(subnet).family, last)} is before start IP {start}" if subnet else "empty"
+        last = parse_block(subnet).range.last if subnet else 0
+        return f"end IP {end or _text(parse_block(subnet).family, last)} is before start IP {start or subnet}"
     return "pool size exceeds int range" if found.size > LARGEST_RANDOM else None
 
 
@@ -290,6 +295,3 @@ def _is_zero(value: Any) -> bool:
 
 def _text(family: Family, value: int) -> str:
     return Block(family, value, family.width).address
-
-
-__all__ = ["address_faults", "claim_faults", "defaulted", "pool_faults", "read_pool", "routes"]

@@ -32,6 +32,7 @@ NOT_READY = {"PoolNotFound", "PoolDeleting", "PoolInvalid", "ClusterNotFound"}
 
 class Book:
     dialect = "metal3"
+    announces = False
     pools: Pools
 
     def __init__(self, flavour: Flavour, kept: Kept, leases: Leases, pools: Cache, gate: Gate) -> None:
@@ -88,7 +89,10 @@ class Book:
         if meta.is_deleting(pool):
             return self._deleting_pool(claim, key)
         named = self.flavour.cluster_name(claim)
-        if self._gate.linkage(pool).missing or self._gate.cluster(pool["metadata"]["namespace"], named).missing:
+        if (
+            self._gate.linkage(pool).missing
+            or self._gate.cluster(pool["metadata"]["namespace"], named).missing
+        ):
             return self._wait("ClusterNotFound", f"the Cluster of IPPool {key} does not exist yet")
         open_pool = self.pools.get(key)
         if open_pool is None or not self._gate.is_watched(pool):
@@ -101,13 +105,16 @@ class Book:
 
     def _serving(self, claim: Object, desk: Desk) -> Stance:
         namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
+        key = holder(self.flavour, namespace, name)
+        if desk.space.leases_of(key):
+            return Serve(
+                Claim(key, name), (desk,)
+            )  # what it has it keeps, whatever the annotation says by now
         try:
             pin = wanted(meta.annotations(claim).get(kinds.WANTED_ADDRESS, ""))
         except InvalidText as error:
-            if not self.flavour.is_bound(claim):
-                return Wait("InvalidAddress", str(error), stamp=True)
-            pin = None
-        return Serve(Claim(holder(self.flavour, namespace, name), name, pin=pin), (desk,))
+            return Wait("InvalidAddress", str(error), stamp=True)
+        return Serve(Claim(key, name, pin=pin), (desk,))
 
     def _deleting_pool(self, claim: Object, key: str) -> Stance:
         if self.flavour.is_bound(claim):

@@ -7,7 +7,9 @@ from berth.dialects.crd import (
     Crd,
     Names,
     Schema,
+    atomic,
     boolean,
+    checked,
     column,
     conditions,
     integer,
@@ -43,14 +45,13 @@ CONTRACT_LABELS = {
     "cluster.x-k8s.io/v1beta1": "v1alpha1",
     "cluster.x-k8s.io/v1beta2": "v1alpha1",
 }
-CLAIM_RULES = [
-    rule(
-        "self.?name.orValue('') == oldSelf.?name.orValue('') "
-        "&& self.?namespace.orValue('') == oldSelf.?namespace.orValue('') "
-        "&& self.?kind.orValue('') == oldSelf.?kind.orValue('')",
-        "cannot be modified",
-    )
-]
+SAME_REFERENCE = rule(
+    " && ".join(
+        f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+        for field in ("name", "__namespace__", "kind")  # CEL reserves the word namespace
+    ),
+    "cannot be modified",
+)
 NAMED = rule("has(self.name) && self.name != ''", "cannot be empty", fieldPath=".name")
 
 
@@ -71,87 +72,80 @@ def _prefix(description: str) -> Schema:
 
 
 def _entry() -> Schema:
+    fields = {
+        "start": _ip("First address of the range."),
+        "end": _ip("Last address of the range, inclusive."),
+        "subnet": text("Bound of the range; its source where start is absent.", pattern=SUBNET, maxLength=49),
+        "prefix": _prefix("Overrides spec.prefix for addresses of this entry; 0 is unset."),
+        "gateway": _ip("Overrides spec.gateway for addresses of this entry."),
+        "dnsServers": _dns(),
+    }
+    return checked(
+        record(fields),
+        rule(
+            "has(self.start) || has(self.end) || has(self.subnet)",
+            "pool entry must specify at least one of start, end, or subnet",
+        ),
+        rule(
+            "has(self.start) || has(self.subnet) || !has(self.end)",
+            "end alone gives no range: set start or subnet too",
+        ),
+        rule(
+            "!has(self.prefix) || self.prefix <= 32 || (has(self.start) && self.start.contains(':')) "
+            "|| (has(self.subnet) && self.subnet.contains(':'))",
+            "prefix is too large for an IPv4 address",
+            fieldPath=".prefix",
+        ),
+    )
+
+
+def _name_prefix() -> Schema:
+    plain = text("First part of the IPAddress objects' names.", minLength=1, maxLength=LONGEST_NAME_PREFIX)
+    return checked(
+        plain,
+        rule("self == oldSelf", "cannot be modified"),
+        rule(
+            "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*-*$')",
+            "must consist of lower case letters, digits, dashes and dots, and start with a letter or digit: "
+            "it begins the names of IPAddress objects",
+        ),
+    )
+
+
+def _pool_spec() -> Schema:
+    strategy = text("Lowest free address first, or one at random.", enum=["sequential", "random"])
+    strategy["default"] = "sequential"
+    fields = {
+        "clusterName": text("Cluster this pool belongs to; decides whether it is paused."),
+        "pools": listing(_entry(), "Where addresses come from, in order.", maxItems=MOST_ENTRIES),
+        "allocationStrategy": checked(strategy, rule("self == oldSelf", "cannot be modified after creation")),
+        "preAllocations": mapping(
+            _ip(), "Claim name → the address only that claim gets.", maxProperties=MOST_RESERVATIONS
+        ),
+        "prefix": _prefix("Prefix length handed on with an address; 0 is unset."),
+        "gateway": _ip("Gateway handed on with an address."),
+        "dnsServers": _dns(),
+        "namePrefix": _name_prefix(),
+    }
+    return record(fields, ("namePrefix",))
+
+
+def _pool_status() -> Schema:
+    counts = {name: integer(format="int64") for name in ("total", "used", "free", "reserved", "outOfRange")}
+    indexes = mapping(text(), "Claim name → address, of every allocation of both APIs.")
     return record(
         {
-            "start": _ip("First address of the range."),
-            "end": _ip("Last address of the range, inclusive."),
-            "subnet": text("Bound of the range; its source where start is absent.", pattern=SUBNET, maxLength=49),
-            "prefix": _prefix("Overrides spec.prefix for addresses of this entry; 0 is unset."),
-            "gateway": _ip("Overrides spec.gateway for addresses of this entry."),
-            "dnsServers": _dns(),
-        },
-        **{
-            "x-kubernetes-validations": [
-                rule(
-                    "has(self.start) || has(self.end) || has(self.subnet)",
-                    "pool entry must specify at least one of start, end, or subnet",
-                ),
-                rule(
-                    "has(self.start) || has(self.subnet) || !has(self.end)",
-                    "end alone gives no range: set start or subnet too",
-                ),
-                rule(
-                    "!has(self.prefix) || self.prefix <= 32 || (has(self.start) && self.start.contains(':')) "
-                    "|| (has(self.subnet) && self.subnet.contains(':'))",
-                    "prefix is too large for an IPv4 address",
-                    fieldPath=".prefix",
-                ),
-            ]
-        },
+            # Field ownership per key would double the object's size.
+            "indexes": atomic(indexes),
+            "indexesTruncated": boolean("The pool has more allocations than fit into indexes."),
+            "lastUpdated": text(format="date-time"),
+            "ipAddresses": record(counts, description="How many addresses there are, and their use."),
+            "conditions": conditions(),
+        }
     )
 
 
 def _pool() -> Crd:
-    same = "x-kubernetes-validations"
-    spec = record(
-        {
-            "clusterName": text("Cluster this pool belongs to; decides whether it is paused."),
-            "pools": listing(_entry(), "Where addresses come from, in order of preference.", maxItems=MOST_ENTRIES),
-            "allocationStrategy": text(
-                "Lowest free address first, or one at random.",
-                enum=["sequential", "random"],
-                default="sequential",
-                **{same: [rule("self == oldSelf", "cannot be modified after creation")]},
-            ),
-            "preAllocations": mapping(
-                _ip(), "Claim name → the address only that claim gets.", maxProperties=MOST_RESERVATIONS
-            ),
-            "prefix": _prefix("Prefix length handed on with an address; 0 is unset."),
-            "gateway": _ip("Gateway handed on with an address."),
-            "dnsServers": _dns(),
-            "namePrefix": text(
-                "First part of the IPAddress objects' names.",
-                minLength=1,
-                maxLength=LONGEST_NAME_PREFIX,
-                **{
-                    same: [
-                        rule("self == oldSelf", "cannot be modified"),
-                        rule(
-                            "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*-*$')",
-                            "must consist of lower case letters, digits, dashes and dots, and start with a "
-                            "letter or digit: it begins the names of IPAddress objects",
-                        ),
-                    ]
-                },
-            ),
-        },
-        ("namePrefix",),
-    )
-    counts = {name: integer(format="int64") for name in ("total", "used", "free", "reserved", "outOfRange")}
-    status = record(
-        {
-            "indexes": mapping(
-                text(),
-                "Claim name → address, of every allocation of both APIs.",
-                # As one value: field ownership per key would double the object's size.
-                **{"x-kubernetes-map-type": "atomic"},
-            ),
-            "indexesTruncated": boolean("The pool has more allocations than fit into indexes."),
-            "lastUpdated": text(format="date-time"),
-            "ipAddresses": record(counts, description="How many addresses there are and what became of them."),
-            "conditions": conditions(),
-        }
-    )
     columns = (
         column(
             "Cluster",
@@ -165,27 +159,31 @@ def _pool() -> Crd:
     )
     short = ("ipp", "ippool", "m3ipp", "m3ippool", "m3ippools", "metal3ipp", "metal3ippool", "metal3ippools")
     names = Names(short, ("cluster-api",))
-    return Crd(kinds.POOL, root(spec, status), columns, names, CONTRACT_LABELS)
+    return Crd(kinds.POOL, root(_pool_spec(), _pool_status()), columns, names, CONTRACT_LABELS)
 
 
-def _reference(description: str) -> Schema:
+def _reference(description: str = "") -> Schema:
     fields = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
-    return record(
-        {name: text() for name in fields},
-        description=description,
-        **{"x-kubernetes-map-type": "atomic", "x-kubernetes-validations": [*CLAIM_RULES, NAMED]},
-    )
+    return atomic(record({name: text(maxLength=253) for name in fields}, description=description))
 
 
-def _status_reference() -> Schema:
-    fields = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
-    return record({name: text() for name in fields}, **{"x-kubernetes-map-type": "atomic"})
+def _fixed_reference(description: str) -> Schema:
+    return checked(_reference(description), SAME_REFERENCE, NAMED)
 
 
 def _claim() -> Crd:
-    spec = record({"pool": _reference("The IPPool asked.")}, ("pool",))
-    status = record({"address": _status_reference(), "errorMessage": text("Why there is no address.")})
-    short = ("ipc", "ipclaim", "m3ipc", "m3ipclaim", "m3ipclaims", "metal3ipc", "metal3ipclaim", "metal3ipclaims")
+    spec = record({"pool": _fixed_reference("The IPPool asked.")}, ("pool",))
+    status = record({"address": _reference(), "errorMessage": text("Why there is no address.")})
+    short = (
+        "ipc",
+        "ipclaim",
+        "m3ipc",
+        "m3ipclaim",
+        "m3ipclaims",
+        "metal3ipc",
+        "metal3ipclaim",
+        "metal3ipclaims",
+    )
     names = Names(short, ("cluster-api",))
     columns = (
         column("Pool", ".spec.pool.name"),
@@ -199,12 +197,10 @@ def _claim() -> Crd:
 def _address() -> Crd:
     spec = record(
         {
-            "claim": _reference("The claim this address fulfils."),
-            "pool": _reference("The pool it comes from."),
-            "address": text(
-                pattern=ADDRESS,
-                maxLength=45,
-                **{"x-kubernetes-validations": [rule("self == oldSelf", "cannot be modified")]},
+            "claim": _fixed_reference("The claim this address fulfils."),
+            "pool": _fixed_reference("The pool it comes from."),
+            "address": checked(
+                text(pattern=ADDRESS, maxLength=45), rule("self == oldSelf", "cannot be modified")
             ),
             "prefix": _prefix("Prefix length of its network."),
             "gateway": _ip(),

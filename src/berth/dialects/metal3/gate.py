@@ -1,4 +1,4 @@
-"""May this pool or claim be worked on now? Cluster linkage, pause, watch filter: read from caches, decided here once.
+"""May this pool or claim be worked on now? Cluster linkage, pause and watch filter, decided here once.
 
 Paused means untouched: by `spec.paused` or the annotation on the Cluster, or the annotation on pool or claim
 (its presence counts, whatever its value).

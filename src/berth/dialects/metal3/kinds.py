@@ -1,4 +1,4 @@
-"""The Metal3 dialect's kinds and literal names. Everything here is wire-level: users and other controllers match it."""
+"""The Metal3 dialect's kinds and literal names: wire-level, users and other controllers match them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ POOL = Resource(GROUP, "v1alpha1", "IPPool", "ippools")
 CLAIM = Resource(GROUP, "v1alpha1", "IPClaim", "ipclaims")
 ADDRESS = Resource(GROUP, "v1alpha1", "IPAddress", "ipaddresses")
 
-CAPI_CLAIMS = tuple(Resource(CAPI_GROUP, v, "IPAddressClaim", "ipaddressclaims") for v in ("v1beta2", "v1beta1"))
+CAPI_CLAIMS = tuple(
+    Resource(CAPI_GROUP, v, "IPAddressClaim", "ipaddressclaims") for v in ("v1beta2", "v1beta1")
+)
 CAPI_ADDRESSES = tuple(Resource(CAPI_GROUP, v, "IPAddress", "ipaddresses") for v in ("v1beta2", "v1beta1"))
 CLUSTERS = tuple(Resource("cluster.x-k8s.io", v, "Cluster", "clusters") for v in ("v1beta2", "v1beta1"))
 

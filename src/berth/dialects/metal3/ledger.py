@@ -1,8 +1,8 @@
 """Leases as IPAddress objects named after the address: the API server itself refuses a double.
 
-Inside one API the name is the lock. Between the two APIs that share a pool it is not, so a new address is shown
-to nobody before one look at the other API, made after our object was stored, found no twin. Whoever looks second
-sees the first: two claims can both step back, but never both stay. See docs/decisions/0006-two-apis-one-pool.md.
+Inside one API the name is the lock. Between the two APIs that share a pool it is not, so a new address is
+shown to nobody before one look at the other API, made after our object was stored, found no twin. Whoever
+looks second sees the first: two claims can both step back, but never both stay (docs/decisions/0006).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Leases:
 class Twins:
     """Looks at the other API for an address object of the same name, with one live request for many claims.
 
-    Most namespaces use one API only: a list of at most one object says so for all who asked before it was sent.
+    Most namespaces use one API only: a list of at most one object says so for all who asked before it went.
     """
 
     def __init__(self, client: Client) -> None:
@@ -159,11 +159,6 @@ class Twins:
 
 def block_of(address: Object) -> Block:
     return parse_block(address["spec"]["address"])
-
-
-def slot(pool_key: str, block: Block) -> str:
-    """Index key of an address within its pool, whatever the spelling in the object."""
-    return f"{pool_key}|{block.family}|{block.first}"
 
 
 def stranger(resource: Resource, namespace: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """The IPPools at work: a desk each, fed with the address objects of both APIs; and a pool's own life.
 
-An address counts as taken from the moment its object is seen, or was written by us, until it is gone, whether it
-lies in the pool's ranges or not.
+An address counts as taken from the moment its object is seen, or was written by us, until it is gone, whether
+it lies in the pool's ranges or not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from berth.control.mirror import Kept
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.gate import Gate, is_paused
-from berth.dialects.metal3.ledger import Leases, block_of, slot, stranger
+from berth.dialects.metal3.ledger import Leases, block_of, stranger
 from berth.dialects.metal3.status import pool_status
 from berth.dialects.metal3.translate import PoolSpec, read_pool
 from berth.dialects.pool import Desk
@@ -98,7 +98,9 @@ class Pools:
         try:
             block = block_of(address)
         except InvalidText as error:
-            _log.warning("address object cannot be read", address=address["metadata"]["name"], error=str(error))
+            _log.warning(
+                "address object cannot be read", address=address["metadata"]["name"], error=str(error)
+            )
             return
         other = opened.desk.adopt(block, leases.holder_of(address))
         if other is not None:
@@ -133,9 +135,6 @@ class Pools:
         except InvalidText:
             return
         opened.desk.free(block, leases.holder_of(address))
-        for other in self.leases:
-            for left in other.kept.cache.by("slot", slot(key, block)):
-                self._adopt(opened, other, left)
         self.touched(key)
 
 
@@ -147,7 +146,7 @@ def _read(pool: Object, key: str) -> tuple[PoolSpec, str | None]:
 
 
 class PoolLife:
-    """An IPPool's own life: linked to its cluster, held while it has addresses, its use shown in the status."""
+    """An IPPool's own life: linked to its cluster, held while it has addresses, its use in the status."""
 
     def __init__(self, kit: Kit, kept: Kept, pools: Pools, gate: Gate) -> None:
         self._kit = kit
@@ -228,7 +227,7 @@ class PoolLife:
 
 
 def _linked(pool: Object, cluster: Object | None) -> Object:
-    """The pool with the labels and the owner its `clusterName` asks for, and no owner from an earlier name."""
+    """The pool with the labels and the owner its `clusterName` asks for, none from an earlier name."""
     name = (pool.get("spec") or {}).get("clusterName")
     if not name:
         return pool
@@ -249,4 +248,4 @@ def _is_cluster(owner: Object) -> bool:
 
 
 def _matches(owner: Object, wanted: Object) -> bool:
-    return owner.get("name") == wanted["name"] and owner.get("uid") == wanted["uid"]
+    return bool(owner.get("name") == wanted["name"] and owner.get("uid") == wanted["uid"])

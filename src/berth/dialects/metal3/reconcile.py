@@ -1,9 +1,9 @@
 """What is watched and what wakes what.
 
-    IPPool changed ──────────► the pool; its unsettled claims, if its spec, pause or deletion changed
-    IPClaim, IPAddressClaim ─► the claim
-    IPAddress of either API ─► the pool's space and status; whoever waits for the address that came free
-    Cluster changed ─────────► its pools and their claims, if pause or existence changed
+IPPool changed ──────────► the pool; its unsettled claims, if its spec, pause or deletion changed
+IPClaim, IPAddressClaim ─► the claim
+IPAddress of either API ─► the pool's space and status; whoever waits for the address that came free
+Cluster changed ─────────► its pools and their claims, if pause or existence changed
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from berth.dialects.metal3.book import Book
 from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import Flavour, holder
 from berth.dialects.metal3.gate import Gate, is_cluster_paused, is_paused
-from berth.dialects.metal3.ledger import Leases, Twins, block_of, slot
+from berth.dialects.metal3.ledger import Leases, Twins
 from berth.dialects.metal3.native import Native
 from berth.dialects.metal3.pools import PoolLife, Pools
 from berth.dialects.shape import Built, Kit
-from berth.errors import InvalidText
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -160,7 +159,6 @@ def _differs(old: Object, new: Object) -> bool:
 def _address_indexes(flavour: Flavour) -> dict[str, Any]:
     return {
         "pool": lambda address: _key(flavour.pool_of_address(address)),
-        "slot": lambda address: _slot(flavour, address),
         "holder": lambda address: (_holder(flavour, address),),
         "namespace": lambda address: (address["metadata"]["namespace"],),
     }
@@ -168,14 +166,6 @@ def _address_indexes(flavour: Flavour) -> dict[str, Any]:
 
 def _holder(flavour: Flavour, address: Object) -> str:
     return holder(flavour, address["metadata"]["namespace"], flavour.claim_of_address(address))
-
-
-def _slot(flavour: Flavour, address: Object) -> tuple[str, ...]:
-    pool_key = flavour.pool_of_address(address)
-    try:
-        return (slot(pool_key, block_of(address)),) if pool_key is not None else ()
-    except InvalidText:
-        return ()
 
 
 def _key(value: str | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""An IPPool's status: upstream's `indexes` and `lastUpdated`, and beside them usage counts and a Ready condition. Pure."""
+"""An IPPool's status: Metal3's `indexes` and `lastUpdated`, and beside them usage counts and Ready. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> 
 
 
 def _indexes(key: str, pools: Pools) -> tuple[dict[str, str], bool]:
-    """Claim name → address, of both APIs. Where both have a claim of one name, Metal3's keeps the bare name."""
+    """Claim name → address. Where both APIs have a claim of one name, Metal3's keeps the bare name."""
     indexes: dict[str, str] = {}
     size = 0
     for leases, address in pools.addresses(key):
@@ -55,7 +55,12 @@ def _indexes(key: str, pools: Pools) -> tuple[dict[str, str], bool]:
 def _ready(pool: Object, opened: OpenPool) -> Object:
     ready = {"type": "Ready", "observedGeneration": pool["metadata"].get("generation", 1)}
     if meta.is_deleting(pool):
-        return {**ready, "status": "False", "reason": "Deleting", "message": "waiting for its addresses to be released"}
+        return {
+            **ready,
+            "status": "False",
+            "reason": "Deleting",
+            "message": "waiting for its addresses to be released",
+        }
     if opened.fault is not None:
         return {**ready, "status": "False", "reason": "PoolInvalid", "message": opened.fault}
     return {**ready, "status": "True", "reason": "Ready", "message": ""}

@@ -94,7 +94,9 @@ def entry_range(entry: Mapping[str, Any]) -> Range | None:
     bounds = [parse_address(end)] if end else []
     if any(bound.family is not first.family for bound in bounds):
         return None
-    if block is not None and (block.family is not first.family or not block.first <= first.value <= block.last):
+    if block is not None and (
+        block.family is not first.family or not block.first <= first.value <= block.last
+    ):
         return None
     top = (1 << first.family.width) - 1 if block is None else block.last
     last = min([top, *(bound.value for bound in bounds)])

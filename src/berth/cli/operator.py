@@ -1,0 +1,123 @@
+"""`berth operator`: all controllers and webhooks of the enabled dialects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from berth import log
+from berth.cli.process import run_until_stopped
+from berth.errors import UserError
+from berth.run import Listening, operate
+from berth.settings import ALL_DIALECTS, Settings
+
+EXAMPLES = """
+Run all controllers and webhooks of the enabled dialects.
+
+\b
+Examples:
+  berth operator --kubeconfig ~/.kube/config --dialects metal3
+  berth operator --dialects metal3,vip --webhook-url https://127.0.0.1:9443
+  BERTH_LEADER_ELECT=true berth operator
+"""
+
+
+def operator(
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(envvar="BERTH_KUBECONFIG", help="Else KUBECONFIG, else the in-cluster account."),
+    ] = None,
+    dialects: Annotated[
+        str, typer.Option(envvar="BERTH_DIALECTS", help="Comma list of the dialects to serve.")
+    ] = ",".join(ALL_DIALECTS),
+    leader_elect: Annotated[
+        bool,
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            envvar="BERTH_LEADER_ELECT",
+            help="Only the holder of a Lease writes; the others stand by.",
+        ),
+    ] = False,
+    lease_namespace: Annotated[
+        str, typer.Option(envvar="BERTH_LEASE_NAMESPACE", help="Namespace of that Lease.")
+    ] = "berth-system",
+    lease_seconds: Annotated[
+        float, typer.Option(envvar="BERTH_LEASE_SECONDS", help="How long a silent leader is waited for.")
+    ] = 15.0,
+    namespace: Annotated[
+        str, typer.Option(envvar="BERTH_NAMESPACE", help="Watch only this namespace; empty: all.")
+    ] = "",
+    watch_filter: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_WATCH_FILTER",
+            help="Only objects whose label cluster.x-k8s.io/watch-filter is this.",
+        ),
+    ] = "",
+    webhook_port: Annotated[
+        int, typer.Option(envvar="BERTH_WEBHOOK_PORT", help="Port of the admission server; 0 is off.")
+    ] = 0,
+    webhook_cert_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="BERTH_WEBHOOK_CERT_DIR", help="tls.crt and tls.key; absent: makes its own CA."),
+    ] = None,
+    webhook_url: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_WEBHOOK_URL",
+            help="Outside a cluster: register the webhooks with this address, and take them away at the end.",
+        ),
+    ] = "",
+    health_listen: Annotated[
+        str,
+        typer.Option(envvar="BERTH_HEALTH_LISTEN", help="Where /healthz and /readyz answer; port 0: any."),
+    ] = "127.0.0.1:0",
+    metrics_listen: Annotated[
+        str,
+        typer.Option(envvar="BERTH_METRICS_LISTEN", help="Where /metrics answers; empty: with the probes."),
+    ] = "",
+    api_url: Annotated[
+        str, typer.Option(envvar="BERTH_API_URL", help="The IPAM-API, for the vitistack dialect.")
+    ] = "",
+    log_level: Annotated[
+        str, typer.Option(envvar="BERTH_LOG_LEVEL", help="debug, info, warning, error.")
+    ] = "info",
+) -> None:
+    log.configure(log_level)
+    settings = Settings(
+        kubeconfig=kubeconfig,
+        dialects=_dialects(dialects),
+        namespace=namespace,
+        watch_filter=watch_filter,
+        leader_elect=leader_elect,
+        lease_namespace=lease_namespace,
+        lease_seconds=lease_seconds,
+        webhook_port=webhook_port,
+        webhook_cert_dir=webhook_cert_dir,
+        webhook_url=webhook_url,
+        health_listen=health_listen,
+        metrics_listen=metrics_listen,
+        log_level=log_level,
+        api_url=api_url,
+    )
+    run_until_stopped(operate(settings, _say))
+
+
+operator.__doc__ = EXAMPLES
+
+
+def _dialects(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in ALL_DIALECTS]
+    if unknown or not names:
+        wrong = ", ".join(unknown) or "nothing"
+        raise UserError(f"--dialects names {wrong}; choose from {', '.join(ALL_DIALECTS)}.")
+    return names
+
+
+def _say(listening: Listening) -> None:
+    log.get("berth.operator").info(
+        "listening", health=listening.health, metrics=listening.metrics, webhook=listening.webhook
+    )

@@ -1,0 +1,127 @@
+"""START HERE: builds the operator from its parts, and one task group owns everything that runs.
+
+    credentials ─► client ─► mirror (caches, kept in step by watches)
+                     │          │ filled
+                     │          ▼
+                     │   dialects, each with its controllers ◄── the lease says we may write
+                     └─► admission server, Events, probes and metrics: on every replica, leading or not
+
+From a change in the cluster to an address and back: docs/flow.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from berth import log
+from berth.control.events import Recorder
+from berth.control.health import Addresses, Checks, Probes, serve_probes
+from berth.control.leader import Election, Elector, NoElection
+from berth.control.listen import Server
+from berth.control.mirror import Mirror
+from berth.dialects import named
+from berth.dialects.shape import Built, Kit
+from berth.kube import auth
+from berth.kube.client import Client
+from berth.metrics import Metrics
+from berth.settings import Settings
+
+_log = log.get("berth.run")
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Told to whoever started us, once everything listens. 0: off."""
+
+    health: int
+    metrics: int
+    webhook: int
+
+
+async def operate(settings: Settings, tell: Callable[[Listening], None] = lambda ports: None) -> None:
+    """The operator, until cancelled."""
+    credentials = auth.load(settings.kubeconfig)
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        # Leases, certificates and registrations are written by every replica; all else by the leader alone.
+        free = await stack.enter_async_context(Client(credentials, user_agent="berth-operator"))
+        await free.raw("GET", "/version")  # a server that cannot be reached is told now, in one sentence
+        elector = _elector(settings, free, metrics)
+        client = Client(
+            credentials, guard=elector.guard, user_agent="berth-operator", in_flight=settings.at_once
+        )
+        await stack.enter_async_context(client)
+        await Operator(settings, Clients(client, free), elector, metrics).run(tell)
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    leading: Client  # refuses to write unless we lead
+    free: Client
+
+
+class Operator:
+    def __init__(
+        self, settings: Settings, clients: Clients, elector: Elector | NoElection, metrics: Metrics
+    ) -> None:
+        self._settings = settings
+        self._clients = clients
+        self._elector = elector
+        self._metrics = metrics
+        self._mirror = Mirror(clients.leading, settings.namespace)
+        self._events = Recorder(clients.leading, metrics, component="berth")
+        self._dialects = named(settings.dialects)
+        kit = Kit(clients.leading, self._mirror.keep, self._events, metrics, settings)
+        self._built: list[Built] = [dialect.build(kit) for dialect in self._dialects]
+        self._filled = False
+        self._checks = Checks()
+        self._checks.ready("caches", lambda: "" if self._filled else "the first lists are not complete")
+
+    async def run(self, tell: Callable[[Listening], None]) -> None:
+        probes = await self._probes()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tell(Listening(_port(probes.health), _port(probes.metrics), 0))
+                running = [tasks.create_task(self._mirror.run()), tasks.create_task(self._events.run())]
+                await self._mirror.filled()
+                self._filled = True
+                await self._elector.run(self._work)
+                for task in running:
+                    task.cancel()
+        finally:
+            await probes.stop()
+
+    async def _work(self) -> None:
+        """What only the leader does: adopt what is there, then serve."""
+        async with asyncio.TaskGroup() as group:
+            for built in self._built:
+                built.adopt()
+                for controller in built.controllers:
+                    group.create_task(controller.run())
+                for task in built.tasks:
+                    group.create_task(task())
+            _log.info("serving", dialects=",".join(dialect.name for dialect in self._dialects))
+
+    async def _probes(self) -> Probes:
+        health, metrics = self._settings.health_listen, self._settings.metrics_listen
+        return await serve_probes(Addresses(health, metrics or health), self._checks, self._metrics.registry)
+
+
+def _elector(settings: Settings, client: Client, metrics: Metrics) -> Elector | NoElection:
+    if not settings.leader_elect:
+        return NoElection(tell=metrics.leading)
+    election = Election(
+        settings.lease_namespace,
+        settings.lease_name,
+        lease_seconds=settings.lease_seconds,
+        renew_seconds=settings.lease_seconds * 2 / 3,
+        retry_seconds=settings.lease_seconds * 2 / 15,
+    )
+    return Elector(client, election, tell=metrics.leading)
+
+
+def _port(server: Server | None) -> int:
+    return 0 if server is None else server.port
