@@ -12,19 +12,21 @@ import builtins
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import orjson
 
 from berth.errors import Conflict, Gone, Invalid, StatusError, Unreachable, UserError
+from berth.kube.answers import Event, Listing, parse_event, parse_object, parse_page
 from berth.kube.auth import Credentials
 from berth.kube.meta import Object
 from berth.kube.resource import Resource
 from berth.kube.retry import Retry
 from berth.kube.sender import Observe, Rules, Sender
-from berth.kube.status import from_status
-from berth.kube.transport import JSON, Answer, Request, Transport
+from berth.kube.transport import JSON, Request, Transport
+
+__all__ = ["Client", "Event", "Listing", "PatchKind"]
 
 PAGE = 500
 # API servers send a bookmark about once a minute, so a watch silent for longer has lost its other end.
@@ -37,24 +39,6 @@ class PatchKind(StrEnum):
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
     APPLY = "application/apply-patch+yaml"
-
-
-class Listing(NamedTuple):
-    items: list[Object]
-    resource_version: str
-
-
-class Page(NamedTuple):
-    items: list[Object]
-    resource_version: str
-    token: str  # for the next page; empty on the last
-
-
-class Event(NamedTuple):
-    """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK (an object with only a resource version)."""
-
-    type: str
-    object: Object
 
 
 class Client:
@@ -88,7 +72,7 @@ class Client:
     # Reads
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
-        return await self._read(resource.path(namespace, name))
+        return parse_object(await self._read(resource.path(namespace, name), "get"))
 
     async def list(
         self,
@@ -116,7 +100,7 @@ class Client:
         items: list[Object] = []
         token = ""
         while True:
-            page = _page(await self._read(path + _query({**query, "continue": token}), "list"))
+            page = parse_page(await self._read(path + _query({**query, "continue": token}), "list"))
             items += page.items
             token = page.token
             if not token:
@@ -124,7 +108,7 @@ class Client:
 
     async def revision(self, resource: Resource, namespace: str = "") -> str:
         """The store's present resource version, for the price of one object."""
-        return _page(await self._read(resource.path(namespace) + "?limit=1", "list")).resource_version
+        return parse_page(await self._read(resource.path(namespace) + "?limit=1", "list")).resource_version
 
     async def watch(
         self,
@@ -153,7 +137,7 @@ class Client:
         request = Request("GET", resource.path(namespace) + _query(query), "watch")
         async with aclosing(self._sender.lines(request, silence_seconds)) as lines:
             async for line in lines:
-                yield _event(line)
+                yield parse_event(line)
 
     # Writes
 
@@ -237,7 +221,7 @@ class Client:
         """The server's version, or one sentence for the person at the terminal why there is none."""
         server = self.credentials.server
         try:
-            return await self._read("/version")
+            return parse_object(await self._read("/version", "get"))
         except Unreachable as error:
             why = str(error).rpartition(f"{server}: ")[2]
             raise UserError(f"No API server can be reached at {server}: {why}.") from error
@@ -246,12 +230,12 @@ class Client:
 
     # One request
 
-    async def _read(self, path: str, verb: str = "get") -> Object:
-        return _object(await self._sender.send(Request("GET", path, verb), _allow))
+    async def _read(self, path: str, verb: str) -> bytes:
+        return (await self._sender.send(Request("GET", path, verb), _allow)).body
 
     async def _write(self, request: Request) -> Object:
         """The one way to change anything."""
-        return _object(await self._sender.send(request, self._guard))
+        return parse_object((await self._sender.send(request, self._guard)).body)
 
 
 def _allow() -> None:
@@ -262,45 +246,9 @@ def _dry(dry_run: bool) -> str:
     return "All" if dry_run else ""
 
 
-def _object(answer: Answer) -> Object:
-    obj = _parse(answer.body)
-    if not isinstance(obj, dict):
-        raise Unreachable("the answer is not an object; something stands before the API server")
-    return obj
-
-
-def _parse(text: bytes) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Unreachable("the answer is not JSON; something stands before the API server") from error
-
-
-def _page(body: Object) -> Page:
-    """An answer without a list is no empty list: "nothing there" must have been said."""
-    try:
-        meta = body["metadata"]
-        return Page(body["items"] or [], meta["resourceVersion"], meta.get("continue", ""))
-    except (KeyError, TypeError) as error:
-        raise Unreachable("the answer is not a list; something stands before the API server") from error
-
-
 def _query(params: Mapping[str, Any]) -> str:
     present = {key: value for key, value in params.items() if value != ""}
     return "?" + urlencode(present, quote_via=quote) if present else ""
-
-
-def _event(line: bytes) -> Event:
-    parsed = _parse(line)
-    try:
-        event = Event(parsed["type"], parsed["object"])
-        if event.type != "ERROR" and event.object["metadata"]["resourceVersion"]:
-            return event
-    except (KeyError, TypeError) as error:
-        raise Unreachable("a line of the watch is not an event") from error
-    # Whatever the server says went wrong with a watch, our answer is the same: list again.
-    fault = from_status(event.object, 410)
-    raise Gone(fault.code, fault.message, status_reason=fault.status_reason, details=fault.details)
 
 
 def _delete_options(

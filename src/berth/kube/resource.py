@@ -46,4 +46,4 @@ class Resource:
 
 def _segment(name: str) -> str:
     # Names are DNS labels almost always; RBAC's may hold a colon, and a slash must never become a path.
-    return name if name.isalnum() else quote(name, safe="-.:")
+    return quote(name, safe="-.:")
