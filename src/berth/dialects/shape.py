@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.events import Recorder
 from berth.control.mirror import Kept, Watched
-from berth.control.webhooks import Webhook
 from berth.kube.client import Client
 from berth.metrics import Metrics
 from berth.settings import Settings
+
+if TYPE_CHECKING:
+    from berth.control.webhooks import Webhook
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ CONTRACT_LABELS = {
 }
 SAME_REFERENCE = rule(
     " && ".join(
-        f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+        f"has(self.{field}) == has(oldSelf.{field}) "
+        f"&& (!has(self.{field}) || self.{field} == oldSelf.{field})"
         for field in ("name", "__namespace__", "kind")  # CEL reserves the word namespace
     ),
     "cannot be modified",

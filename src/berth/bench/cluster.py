@@ -1,0 +1,298 @@
+"""Benchmarks against a real control plane: the operator's rate beside the rate of the same writes without it.
+
+The limit is the API server, so a rate says little alone. Each run measures a ceiling first: the very writes a
+claim costs (the claim itself, finalizer, lease, status), made by one client with as many in flight as the
+operator has, while the same watch is open. The operator is a process of its own and shares the machine with
+etcd, the API server and the load, as the ceiling's client did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from berth.devcluster import DevCluster, Options
+from berth.kube import auth
+from berth.kube.client import Client
+from berth.kube.resource import Resource
+
+Object = dict[str, Any]
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
+IN_FLIGHT = 64
+READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One kind of claim: how to ask, how to see that it is served, and the writes it costs."""
+
+    name: str  # of the benchmark
+    dialect: str
+    claims: Resource
+    claim: Callable[[str, int], Object]  # namespace, number
+    is_bound: Callable[[Object], bool]
+    prepare: Callable[[Client, str], Awaitable[None]]  # pools of a fresh namespace
+    writes: Callable[
+        [Client, Object, int], Awaitable[None]
+    ]  # what the operator would write for a stored claim
+
+
+@dataclass(slots=True)
+class Seen:
+    """When each claim was asked for and when it was seen bound."""
+
+    asked_at: dict[str, float] = field(default_factory=dict)
+    bound_at: dict[str, float] = field(default_factory=dict)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    wanted: int = 0
+
+    def bound(self, name: str) -> None:
+        self.bound_at.setdefault(name, time.perf_counter())
+        if len(self.bound_at) >= self.wanted:
+            self.done.set()
+
+    def seconds(self) -> float:
+        return max(self.bound_at.values()) - min(self.asked_at.values())
+
+    def latencies_ms(self) -> list[float]:
+        return sorted((self.bound_at[name] - at) * 1000 for name, at in self.asked_at.items())
+
+
+@asynccontextmanager
+async def bench_cluster(crds: tuple[Object, ...]) -> AsyncIterator[tuple[DevCluster, Client]]:
+    """A control plane that syncs to disk, as a real one does, with the CRDs installed and served."""
+    async with (
+        DevCluster(Options(durable=True)) as cluster,
+        Client(auth.load(cluster.kubeconfig), in_flight=IN_FLIGHT, user_agent="berth-bench") as client,
+    ):
+        for crd in crds:
+            await client.create(CRDS, crd)
+        await _served(client, crds)
+        yield cluster, client
+
+
+async def ceiling(client: Client, scenario: Scenario, n: int) -> float:
+    """Claims a second if the same writes are made without any operator."""
+    namespace = await fresh_namespace(client, scenario)
+    seen = Seen(wanted=n)
+    async with _watching(client, scenario, namespace, seen):
+        numbers = iter(range(n))
+        started = time.perf_counter()
+
+        async def worker() -> None:
+            for number in numbers:
+                claim = scenario.claim(namespace, number)
+                seen.asked_at[claim["metadata"]["name"]] = time.perf_counter()
+                stored = await client.create(scenario.claims, claim, namespace)
+                await scenario.writes(client, stored, number)
+
+        await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+        return n / (time.perf_counter() - started)
+
+
+async def flood(client: Client, scenario: Scenario, n: int) -> Seen:
+    """N claims as fast as the server takes them; returns when the last one is bound."""
+    namespace = await fresh_namespace(client, scenario)
+    seen = Seen(wanted=n)
+    async with _watching(client, scenario, namespace, seen):
+        numbers = iter(range(n))
+
+        async def worker() -> None:
+            for number in numbers:
+                await _ask(client, scenario, namespace, number, seen)
+
+        await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+        async with asyncio.timeout(60 + n / 10):
+            await seen.done.wait()
+    return seen
+
+
+async def steady(client: Client, scenario: Scenario, n: int, per_second: float) -> Seen:
+    """Claims at an even pace, whatever becomes of them meanwhile."""
+    namespace = await fresh_namespace(client, scenario)
+    seen = Seen(wanted=n)
+    async with _watching(client, scenario, namespace, seen), asyncio.TaskGroup() as group:
+        started = time.perf_counter()
+        for number in range(n):
+            await asyncio.sleep(max(0.0, started + number / per_second - time.perf_counter()))
+            group.create_task(_ask(client, scenario, namespace, number, seen))
+        async with asyncio.timeout(60):
+            await seen.done.wait()
+    return seen
+
+
+async def run_scenario(
+    cluster: DevCluster, client: Client, scenario: Scenario, sizes: tuple[int, ...], rounds: int = 3
+) -> AsyncIterator[Object]:
+    """For each size: ceiling and flood in turn, `rounds` times, medians; then the steady rate once."""
+    for n in sizes:
+        yield await _measure(cluster, client, scenario, n, rounds if n <= 1000 else 1)
+    async with running_operator(cluster, scenario.dialect):
+        seen = await steady(client, scenario, 500, 50.0)
+        latencies = seen.latencies_ms()
+        yield {
+            "bench": f"{scenario.name}-steady",
+            "n": 500,
+            "per_s": 50.0,
+            "p50_ms": round(latencies[len(latencies) // 2], 1),
+            "p99_ms": round(latencies[int(len(latencies) * 0.99)], 1),
+        }
+
+
+async def _measure(cluster: DevCluster, client: Client, scenario: Scenario, n: int, rounds: int) -> Object:
+    rates, tops, costs, memory = [], [], [], 0.0
+    for _ in range(rounds):
+        tops.append(await ceiling(client, scenario, n))
+        async with running_operator(cluster, scenario.dialect) as operator:
+            await flood(client, scenario, 20)  # connections made, code paths warm
+            before = operator.cpu_seconds()
+            seen = await flood(client, scenario, n)
+            rates.append(n / seen.seconds())
+            costs.append((operator.cpu_seconds() - before) / n * 1000)
+            memory = max(memory, operator.rss_mb())
+    top, rate = statistics.median(tops), statistics.median(rates)
+    return {
+        "bench": scenario.name,
+        "n": n,
+        "per_s": round(rate, 1),
+        "ceiling_per_s": round(top, 1),
+        "ratio": round(statistics.median(r / t for r, t in zip(rates, tops, strict=True)), 3),
+        "cpu_s_per_1000": round(statistics.median(costs), 2),
+        "rss_mb": round(memory, 1),
+        "rounds": rounds,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorProcess:
+    process: asyncio.subprocess.Process
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> float:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+
+@asynccontextmanager
+async def running_operator(cluster: DevCluster, dialect: str, *flags: str) -> AsyncIterator[OperatorProcess]:
+    """`berth operator` as its own process; yields when it serves, ends it by its id."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "berth.cli.main", "operator", "--dialects", dialect),
+        *("--kubeconfig", str(cluster.kubeconfig), *flags),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said = asyncio.create_task(_serving(process))
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await asyncio.shield(said)
+        drain = asyncio.create_task(_drain(process))
+        yield OperatorProcess(process)
+        drain.cancel()
+    finally:
+        said.cancel()
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            await process.wait()
+
+
+async def _serving(process: asyncio.subprocess.Process) -> None:
+    assert process.stderr is not None
+    lines = []
+    async for line in process.stderr:
+        lines.append(line.decode(errors="replace"))
+        if b"\tserving\t" in line:
+            return
+    raise RuntimeError("the operator did not start:\n" + "".join(lines[-20:]))
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    assert process.stderr is not None
+    async for _ in process.stderr:
+        pass
+
+
+async def fresh_namespace(client: Client, scenario: Scenario) -> str:
+    created = await client.create(
+        NAMESPACES,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": f"bench-{scenario.dialect}-"}},
+    )
+    namespace = str(created["metadata"]["name"])
+    await scenario.prepare(client, namespace)
+    return namespace
+
+
+async def _ask(client: Client, scenario: Scenario, namespace: str, number: int, seen: Seen) -> None:
+    claim = scenario.claim(namespace, number)
+    seen.asked_at[claim["metadata"]["name"]] = time.perf_counter()
+    await client.create(scenario.claims, claim, namespace)
+
+
+@asynccontextmanager
+async def _watching(client: Client, scenario: Scenario, namespace: str, seen: Seen) -> AsyncIterator[None]:
+    version = await client.revision(scenario.claims, namespace)
+
+    async def follow() -> None:
+        stream = client.watch(
+            scenario.claims, namespace, resource_version=version, timeout_seconds=3600, silence_seconds=3600
+        )
+        async with aclosing(stream) as events:
+            async for event in events:
+                if event.type == "MODIFIED" and scenario.is_bound(event.object):
+                    seen.bound(event.object["metadata"]["name"])
+
+    task = asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _served(client: Client, crds: tuple[Object, ...]) -> None:
+    """A new CRD is served a moment after it was stored."""
+    deadline = time.monotonic() + READY_SECONDS
+    for crd in crds:
+        while time.monotonic() < deadline:
+            found = await client.get(CRDS, crd["metadata"]["name"])
+            conditions = (found.get("status") or {}).get("conditions") or []
+            if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+                break
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
+
+
+def collect(results: AsyncIterator[Object]) -> Iterator[Object]:
+    """An asynchronous benchmark as the plain iterator the command line prints."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        while True:
+            try:
+                yield runner.run(_next(results))
+            except StopAsyncIteration:
+                return
+
+
+async def _next(results: AsyncIterator[Object]) -> Object:
+    return await anext(results)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

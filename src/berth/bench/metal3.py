@@ -1,0 +1,131 @@
+"""`berth bench metal3` and `berth bench capi`: claims bound a second, beside the ceiling of their writes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from berth.bench.cluster import Scenario, bench_cluster, collect, run_scenario
+from berth.devcluster.crds import cluster_api_crds
+from berth.dialects.metal3 import kinds
+from berth.dialects.metal3.capi import Capi
+from berth.dialects.metal3.crds import crds
+from berth.dialects.metal3.flavour import Written
+from berth.dialects.metal3.native import Native
+from berth.dialects.metal3.translate import Netconfig, address_name
+from berth.kube import patch
+from berth.kube.client import Client, PatchKind
+from berth.kube.resource import Resource
+
+Object = dict[str, Any]
+POOL = "bench"
+FIRST = 10 << 24  # 10.0.0.0
+CLAIM_V2 = kinds.CAPI_CLAIMS[0]
+ADDRESS_V2 = kinds.CAPI_ADDRESSES[0]
+USED_CRDS = ("ipaddressclaims", "ipaddresses", "clusters")
+
+
+def run(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
+    return collect(_run(_native(), sizes))
+
+
+def run_capi(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
+    return collect(_run(_capi(), sizes))
+
+
+async def _run(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncIterator[Object]:
+    async with bench_cluster((*crds(), *_cluster_api())) as (cluster, client):
+        async for result in run_scenario(cluster, client, scenario, sizes):
+            yield result
+
+
+def _cluster_api() -> tuple[Object, ...]:
+    """Cluster API's CRDs as a Metal3 cluster has them, less the conversion webhook that is not there."""
+    found = [yaml.safe_load(Path(path).read_text()) for path in cluster_api_crds()]
+    return tuple(_without_conversion(crd) for crd in found if crd["spec"]["names"]["plural"] in USED_CRDS)
+
+
+def _without_conversion(crd: Object) -> Object:
+    crd["spec"].pop("conversion", None)
+    return crd
+
+
+async def _pool(client: Client, namespace: str) -> None:
+    spec = {
+        "namePrefix": "bench",
+        "pools": [{"start": "10.0.0.0", "end": "10.255.255.255"}],
+        "prefix": 8,
+        "gateway": "10.0.0.1",
+    }
+    meta = {"name": POOL, "namespace": namespace}
+    body = {"apiVersion": kinds.POOL.api_version, "kind": "IPPool", "metadata": meta, "spec": spec}
+    await client.create(kinds.POOL, body, namespace)
+
+
+def _native() -> Scenario:
+    flavour = Native()
+    return Scenario(
+        name="metal3",
+        dialect="metal3",
+        claims=kinds.CLAIM,
+        claim=lambda namespace, number: _claim(
+            kinds.CLAIM, namespace, number, {"pool": {"name": POOL, "namespace": namespace}}
+        ),
+        is_bound=flavour.is_bound,
+        prepare=_pool,
+        writes=_writes(flavour, kinds.CLAIM, kinds.ADDRESS),
+    )
+
+
+def _capi() -> Scenario:
+    flavour = Capi()
+    spec = {"poolRef": {"apiGroup": kinds.GROUP, "kind": "IPPool", "name": POOL}}
+    return Scenario(
+        name="capi",
+        dialect="metal3",
+        claims=CLAIM_V2,
+        claim=lambda namespace, number: _claim(CLAIM_V2, namespace, number, spec),
+        is_bound=flavour.is_bound,
+        prepare=_pool,
+        writes=_writes(flavour, CLAIM_V2, ADDRESS_V2),
+    )
+
+
+def _claim(resource: Resource, namespace: str, number: int, spec: Object) -> Object:
+    meta = {"name": f"claim-{number}", "namespace": namespace}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "spec": spec}
+
+
+def _writes(flavour: Native | Capi, claims: Resource, addresses: Resource) -> Any:
+    """The operator's three writes for one claim."""
+
+    async def write(client: Client, claim: Object, number: int) -> None:
+        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
+        steps = patch.add_finalizer(claim, flavour.claim_finalizer)
+        held = await client.patch(claims, name, steps, namespace, kind=PatchKind.JSON)
+        address = ".".join(str(part) for part in (FIRST + number).to_bytes(4))
+        pool = {
+            "apiVersion": kinds.POOL.api_version,
+            "kind": "IPPool",
+            "metadata": {"name": POOL, "namespace": namespace, "uid": claim["metadata"]["uid"]},
+        }
+        written = Written(address_name("bench", address), address, Netconfig(8, "10.0.0.1", ()))
+        record = await client.create(addresses, flavour.address_object(held, pool, written), namespace)
+        status = flavour.bound_status(held, record)
+        await client.patch(claims, name, {"status": status}, namespace, subresource="status")
+
+    return write
+
+
+if __name__ == "__main__":
+    import sys
+
+    import orjson
+
+    which = run_capi if "capi" in sys.argv else run
+    chosen = tuple(int(word) for word in sys.argv[1:] if word.isdigit()) or (200, 1000)
+    for line in which(chosen):
+        print(orjson.dumps(line).decode(), flush=True)
