@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -105,7 +105,7 @@ class DevCluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self.stop(keep_logs=isinstance(error, StartFailed))
 
     async def start(self) -> None:
         """Ready to serve when this returns; nothing is left running when it raises."""
@@ -115,8 +115,8 @@ class DevCluster:
                 self._home = directory.open_home(self.options.directory)
                 certificates = pki.make(self._home.path / "pki")
             await self._start_with(binaries, certificates)
-        except BaseException:
-            await self.stop()
+        except BaseException as error:
+            await self.stop(keep_logs=isinstance(error, StartFailed))
             raise
 
     async def _start_with(self, binaries: Binaries, certificates: pki.Pki) -> None:
@@ -138,9 +138,7 @@ class DevCluster:
         if chosen is None or not all(map(ports.is_free, chosen)):
             chosen = ports.free(4)
         numbers = Ports(*chosen)
-        if self.options.port:
-            numbers = Ports(numbers.etcd, numbers.etcd_peer, self.options.port, numbers.controller_manager)
-        return numbers
+        return replace(numbers, apiserver=ports.require(self.options.port)) if self.options.port else numbers
 
     async def _start_plane(self, plane: Plane) -> None:
         assert self._home
@@ -159,11 +157,11 @@ class DevCluster:
         await self.start_apiserver()
         self._home.remember(plane.ports)
 
-    async def stop(self) -> None:
+    async def stop(self, *, keep_logs: bool = False) -> None:
         """In order, within ten seconds; a temporary directory goes too. Twice is fine."""
         await self._stop_processes()
         if self._home:
-            self._home.close()
+            self._home.close(keep_logs=keep_logs)
             self._home = None
 
     async def _stop_processes(self) -> None:

@@ -48,10 +48,19 @@ class Home:
     def remember(self, ports: Ports) -> None:
         (self.path / "ports.json").write_text(json.dumps(astuple(ports)))
 
-    def close(self) -> None:
-        if self.temporary:
-            shutil.rmtree(self.path, ignore_errors=True)
+    def close(self, *, keep_logs: bool = False) -> None:
+        """Logs that an error message names stay for a while: until the next start finds them abandoned."""
+        if self.temporary and keep_logs:
+            for part in ("etcd", "pki", "kubeconfig"):
+                _remove(self.path / part)
+        elif self.temporary:
+            _remove(self.path)
         self.lock.release()
+
+
+def _remove(path: Path) -> None:
+    """As much as there is of it: a kubectl that is just ending may still write its cache."""
+    path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
 
 
 def open_home(given: Path | None) -> Home:
@@ -71,7 +80,7 @@ def open_home(given: Path | None) -> Home:
 def remove_abandoned(base: Path) -> None:
     for path in base.glob(f"{PREFIX}*"):
         if _is_abandoned(path):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
 
 
 def _is_abandoned(path: Path) -> bool:

@@ -18,10 +18,12 @@ from berth.errors import UserError
 TAIL_BYTES = 20_000
 QUOTED = 300
 
+FILE_LIMIT = "a file grew past what this shell allows: raise the limit with `ulimit -f unlimited`"
 BUSY = "address already in use"
 KNOWN = {
     "no space left on device": "the disk is full: free some space, or set TMPDIR to where 500 MB are free",
-    "file too large": "a file grew past what this shell allows: raise the limit with `ulimit -f unlimited`",
+    "file too large": FILE_LIMIT,
+    "file size limit exceeded": FILE_LIMIT,
     BUSY: "a port is taken: stop what listens there, or start without a fixed port",
     "permission denied": "a file may not be read or written: check who owns the directory",
     "too many open files": "too many files are open: raise the limit with `ulimit -n 8192`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -63,7 +64,7 @@ class Go:
         finally:
             await _end(child)
         if code:
-            raise UserError(f"`go {arguments[0]}` failed: {explain(said)}")
+            raise UserError(f"`go {arguments[0]}` failed: {explain(said or _json_error(output))}")
         return output
 
 
@@ -73,7 +74,7 @@ async def find() -> Go:
         raise UserError(f"Go is not installed: install Go 1.24 or newer, {ELSEWHERE}")
     go = Go(path)
     said = await go.run(Path.home(), ["env", "GOVERSION"])
-    version = parse_version(said if said.count(".") > 1 else said.strip() + ".0")
+    version = parse_version(said.strip().removeprefix("go") + ".0")
     if version is not None and version < OLDEST:
         raise UserError(f"{path} is {said.strip()}: install Go 1.24 or newer, {ELSEWHERE}")
     return go
@@ -84,6 +85,14 @@ def explain(said: str) -> str:
     known = next((words for token, words in FAILURES.items() if token in lowered), None)
     lines = [line for line in said.splitlines() if line.strip()]
     return known or (lines[-1].strip() if lines else "it did not say why")
+
+
+def _json_error(output: str) -> str:
+    """With -json a failure is told on standard output."""
+    try:
+        return str(json.loads(output)["Error"])
+    except (ValueError, KeyError, TypeError):
+        return output
 
 
 def _environment() -> dict[str, str]:

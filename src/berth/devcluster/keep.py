@@ -57,10 +57,11 @@ class Keeper:
             await self._watch(parts)
 
     async def _watch(self, parts: list[Process]) -> None:
-        while all(part.running for part in parts):
+        while True:
+            for part in parts:
+                if not part.running:
+                    raise StartFailed.of(part.name, part.log, "ended")
             await asyncio.sleep(LOOK_SECONDS)
-        ended = next(part for part in parts if not part.running)
-        raise StartFailed.of(ended.name, ended.log, "ended")
 
 
 def main(directory: Path, port: int, durable: bool, controllers: str) -> None:

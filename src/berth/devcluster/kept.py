@@ -93,7 +93,7 @@ class Kept:
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Ends the keeper, which ends the rest, and removes the directory. What has stopped is removed only."""
+        """Ends the keeper, which ends the rest; the directory goes too. What has stopped is only removed."""
         pid = self.pid
         if pid is not None:
             os.kill(pid, signal.SIGTERM)

@@ -6,9 +6,12 @@ stops and comes back on the same port may find it taken by somebody's client. Ou
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from pathlib import Path
+
+from berth.errors import UserError
 
 LOWEST = 15000
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -26,13 +29,30 @@ def free(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
+    try:
+        _bind(port)
+    except OSError:
+        return False
     return True
+
+
+def require(port: int) -> int:
+    """A port somebody asked for by its number: that one or a sentence."""
+    try:
+        _bind(port)
+    except OSError as error:
+        words = os.strerror(error.errno or 0).lower()
+        raise UserError(
+            f"port {port} cannot be had ({words}): stop what uses it, or choose another"
+        ) from error
+    return port
+
+
+def _bind(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As Go's servers do: what a connection of a minute ago still holds is no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
 
 
 def _highest() -> int:

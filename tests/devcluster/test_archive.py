@@ -1,0 +1,110 @@
+"""The envtest archive, served here by a small web server: used when whole, passed over when not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest_asyncio
+from aiohttp import web
+
+from berth.devcluster import archive
+from berth.devcluster.binaries import Binaries, Places
+from berth.devcluster.cache import Cache
+from berth.devcluster.programs import CORE
+from berth.devcluster.progress import Step
+
+
+def _archive(*names: str) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as file:
+        for name in names:
+            text = b"#!/bin/sh\necho v1.34.1\n"
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            file.addfile(member, io.BytesIO(text))
+    return content.getvalue()
+
+
+ENVTEST = _archive(*(f"controller-tools/envtest/{name}" for name in CORE))
+
+
+@dataclass
+class Mirror:
+    address: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def publish(self, content: bytes, digest: str | None = None) -> None:
+        digest = digest or hashlib.sha512(content).hexdigest()
+        self.files = {"/e.tar.gz": content, "/e.tar.gz.sha512": f"{digest}  e.tar.gz\n".encode()}
+
+    async def serve(self, request: web.Request) -> web.Response:
+        if request.path not in self.files:
+            raise web.HTTPNotFound
+        return web.Response(body=self.files[request.path])
+
+
+@pytest_asyncio.fixture
+async def mirror() -> AsyncIterator[Mirror]:
+    mirror = Mirror()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", mirror.serve)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    mirror.address = f"http://127.0.0.1:{runner.addresses[0][1]}/e.tar.gz"
+    yield mirror
+    await runner.cleanup()
+
+
+async def test_the_three_programs_are_taken_from_the_archive(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.publish(ENVTEST)
+    places = Places(None, "", Cache(tmp_path, mirror.address))
+    steps: list[Step] = []
+
+    binaries = await Binaries.prepare(CORE, steps.append, places)
+
+    assert sorted(binaries.found) == sorted(CORE)
+    assert Step("downloading e.tar.gz", len(ENVTEST), len(ENVTEST)) in steps
+
+
+async def test_names_in_the_archive_do_not_decide_where_files_go(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.publish(_archive("../../etcd", "/kubectl", "x/other"))
+
+    made = await archive.fetch(mirror.address, tmp_path, ["etcd", "kubectl"], lambda _: None)
+
+    assert made == [tmp_path / "etcd", tmp_path / "kubectl"]
+
+
+async def test_a_damaged_archive_is_not_used(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.publish(ENVTEST, digest="0" * 128)
+    steps: list[Step] = []
+
+    assert await archive.fetch(mirror.address, tmp_path, CORE, steps.append) == []
+    assert steps[-1] == Step("the envtest archive is damaged, building instead")
+
+
+async def test_an_archive_that_cannot_be_had_is_passed_over(mirror: Mirror, tmp_path: Path) -> None:
+    steps: list[Step] = []
+
+    assert await archive.fetch(mirror.address, tmp_path, CORE, steps.append) == []
+    assert await archive.fetch("http://127.0.0.1:9/e.tar.gz", tmp_path, CORE, steps.append) == []
+    assert steps == [Step("the envtest archive cannot be had, building instead")] * 2
+
+
+def test_the_address_is_the_official_one_unless_the_setting_names_another() -> None:
+    assert archive.address({}).startswith("https://github.com/kubernetes-sigs/controller-tools/releases/")
+    assert "{" not in archive.address({})
+    assert archive.address({"BERTH_ENVTEST_URL": "http://mirror.test/{machine}.tar.gz"}).endswith(".tar.gz")
+    assert archive.address({"BERTH_ENVTEST_URL": ""}) == ""
+
+
+async def test_an_empty_address_switches_it_off(tmp_path: Path) -> None:
+    steps: list[Step] = []
+
+    assert await archive.fetch("", tmp_path, CORE, steps.append) == []
+    assert steps == []
