@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from berth import log
+from berth.control.door import Door
 from berth.control.events import Recorder
 from berth.control.health import Addresses, Checks, Probes, serve_probes
 from berth.control.leader import Election, Elector, NoElection
@@ -81,18 +82,30 @@ class Operator:
         self._checks.ready("caches", lambda: "" if self._filled else "the first lists are not complete")
 
     async def run(self, tell: Callable[[Listening], None]) -> None:
-        probes = await self._probes()
-        try:
+        async with AsyncExitStack() as stack:
+            probes = await self._probes()
+            stack.push_async_callback(probes.stop)
+            door = await self._open_door(stack)
+            tell(Listening(_port(probes.health), _port(probes.metrics), door.port if door else 0))
             async with asyncio.TaskGroup() as tasks:
-                tell(Listening(_port(probes.health), _port(probes.metrics), 0))
-                running = [tasks.create_task(self._mirror.run()), tasks.create_task(self._events.run())]
+                always = [self._mirror.run(), self._events.run(), *(door.tasks() if door else ())]
+                running = [tasks.create_task(work) for work in always]
                 await self._mirror.filled()
                 self._filled = True
                 await self._elector.run(self._work)
                 for task in running:
                     task.cancel()
-        finally:
-            await probes.stop()
+
+    async def _open_door(self, stack: AsyncExitStack) -> Door | None:
+        """The admission server, where it is asked for: on every replica, leading or not."""
+        if not self._settings.serves_webhooks:
+            return None
+        routes = {path: handler for built in self._built for path, handler in built.routes.items()}
+        plans = {f"berth-{dialect.name}": dialect.webhooks() for dialect in self._dialects}
+        door = Door(self._settings, self._clients.free, self._metrics)
+        await door.open(stack, routes, plans)
+        self._checks.ready("webhook", door.not_ready)
+        return door
 
     async def _work(self) -> None:
         """What only the leader does: adopt what is there, then serve."""

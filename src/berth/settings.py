@@ -1,6 +1,6 @@
 """One frozen dataclass with everything the operator can be told, read once at start.
 
-The command line fills it (cli/operator.py), flags first, then `BERTH_*` environment names, then these defaults.
+The command line fills it (cli/operator.py): flags first, then `BERTH_*` environment names, then these.
 """
 
 from __future__ import annotations
@@ -37,3 +37,7 @@ class Settings:
     api_url: str = ""  # the IPAM-API, for vitistack
     vip_classes: tuple[str, ...] = ("",)  # loadBalancerClass values served; "" is a Service without one
     vitistack_classes: tuple[str, ...] = ("",)
+
+    @property
+    def serves_webhooks(self) -> bool:
+        return bool(self.webhook_port or self.webhook_url)

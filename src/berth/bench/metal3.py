@@ -104,7 +104,7 @@ def _writes(flavour: Native | Capi, claims: Resource, addresses: Resource) -> An
 
     async def write(client: Client, claim: Object, number: int) -> None:
         namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        steps = patch.add_finalizer(claim, flavour.claim_finalizer)
+        steps = patch.add_finalizer(claim, flavour.claim_finalizer) or []
         held = await client.patch(claims, name, steps, namespace, kind=PatchKind.JSON)
         address = ".".join(str(part) for part in (FIRST + number).to_bytes(4))
         pool = {

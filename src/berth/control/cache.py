@@ -63,9 +63,9 @@ class Cache:
         """
         as_of = int(resource_version or 0)
         if as_of < self._seen:
-            self._start_over(items)
-        else:
-            self._catch_up(items, as_of)
+            self.restart(items, resource_version)
+            return
+        self._catch_up(items, as_of)
         self._seen = as_of
         self.filled = True
 
@@ -77,13 +77,16 @@ class Cache:
             self._drop(key)
         self._buried = {key: revision for key, revision in self._buried.items() if revision > as_of}
 
-    def _start_over(self, items: list[Object]) -> None:
+    def restart(self, items: list[Object], resource_version: str) -> None:
+        """A list from a server whose revisions went back: nothing seen before counts."""
         self._buried.clear()
         listed = {key_of(obj): obj for obj in items}
         for key in [k for k in self._objects if k not in listed]:
             self._drop(key)
         for key, obj in listed.items():
             self._set(key, obj)
+        self._seen = int(resource_version or 0)
+        self.filled = True
 
     def apply(self, type: str, obj: Object) -> None:
         self._seen = max(self._seen, revision_of(obj))

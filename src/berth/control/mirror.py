@@ -1,8 +1,8 @@
-"""Caches of everything a dialect reads, each kept in step by its own watch, and the barrier before work starts.
+"""Caches of all that a dialect reads, each kept in step by its own watch; the barrier before work starts.
 
 No decision is made before every cache is filled. A kind whose CRD is not installed is waited for when the
-dialect cannot do without it, and counts as empty when it is optional (Cluster API beside Metal3); it is looked
-for again until it appears.
+dialect cannot do without it, and counts as empty when it is optional (Cluster API beside Metal3); it is
+looked for again until it appears.
 """
 
 from __future__ import annotations
@@ -111,6 +111,10 @@ class _Filling:
 
     def replace(self, items: list[Object], resource_version: str) -> None:
         self._cache.replace(items, resource_version)
+        self._known.set()
+
+    def restart(self, items: list[Object], resource_version: str) -> None:
+        self._cache.restart(items, resource_version)
         self._known.set()
 
 

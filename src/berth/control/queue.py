@@ -33,7 +33,7 @@ class Backoff:
     jitter: float = 0.25
 
     def delay(self, failures: int, draw: float) -> float:
-        plain = min(self.most_seconds, self.first_seconds * 2 ** min(failures, 32))
+        plain = min(self.most_seconds, self.first_seconds * 2.0 ** min(failures, 32))
         return plain * (1 - self.jitter * draw)
 
 

@@ -7,20 +7,18 @@ kinds, translate, ledger, reconcile, admit.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.events import Recorder
 from berth.control.mirror import Kept, Watched
+from berth.control.webhooks import Webhook
 from berth.kube.client import Client
 from berth.metrics import Metrics
 from berth.settings import Settings
-
-if TYPE_CHECKING:
-    from berth.control.webhooks import Webhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Built:
     controllers: tuple[Controller, ...]
     adopt: Callable[[], None]
     routes: Mapping[str, Handler] = field(default_factory=dict)
-    tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
+    tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
 
 class Dialect(Protocol):

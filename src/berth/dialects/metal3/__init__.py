@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from berth.dialects.metal3 import crds, reconcile
+from berth.control.webhooks import Webhook
+from berth.dialects.metal3 import admit, crds, reconcile
 from berth.dialects.metal3.kinds import CAPI_GROUP, GROUP
 from berth.dialects.shape import Built, Kit
-
-if TYPE_CHECKING:
-    from berth.control.webhooks import Webhook
 
 ALL = ["create", "delete", "get", "list", "patch", "update", "watch"]
 READ = ["get", "list", "watch"]
@@ -23,7 +21,7 @@ class Metal3:
         return crds.crds()
 
     def webhooks(self) -> tuple[Webhook, ...]:
-        return ()
+        return admit.webhooks()
 
     def rules(self) -> tuple[dict[str, Any], ...]:
         return (

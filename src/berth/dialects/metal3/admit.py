@@ -12,6 +12,8 @@ from typing import Any
 
 from berth.control.admission import Handler
 from berth.control.review import Answer, Fault, Faults, Review, patched
+from berth.control.webhooks import Webhook, rule
+from berth.dialects.metal3.kinds import GROUP
 from berth.dialects.metal3.translate import LONGEST_NAME_PREFIX, NAME_PREFIX, contains, entry_range
 from berth.errors import InvalidText
 from berth.leasing.model import Strategy
@@ -23,6 +25,10 @@ Rules = Callable[[Object, Object | None], Iterator[Fault]]
 NOT_AN_ADDRESS = "is not a valid IP address"
 FIXED = "cannot be modified"
 LARGEST_RANDOM = 2**63 - 1
+ANNOTATED = {
+    "name": "asks-for-an-address",
+    "expression": "has(object.metadata.annotations) && 'ipAddress' in object.metadata.annotations",
+}
 EVERYTHING_SAID = 20  # overlapping entries named in warnings at most
 
 
@@ -32,6 +38,36 @@ def routes() -> Mapping[str, Handler]:
         paths[f"/mutate-ipam-metal3-io-v1alpha1-{kind}"] = _mutate
         paths[f"/validate-ipam-metal3-io-v1alpha1-{kind}"] = _validating(rules)
     return paths
+
+
+def webhooks() -> tuple[Webhook, ...]:
+    """CEL in the CRDs says most rules already, so claims and addresses, the hot path, are asked about only
+    where CEL cannot see: if they carry the annotation `ipAddress`. Pools are always asked about.
+    """
+    return (
+        _webhook("default.ippool", "mutate", "ippool", "ippools", mutating=True),
+        _webhook("validation.ippool", "validate", "ippool", "ippools"),
+        _webhook("validation.ipclaim", "validate", "ipclaim", "ipclaims", conditions=(ANNOTATED,)),
+        _webhook("validation.ipaddress", "validate", "ipaddress", "ipaddresses", conditions=(ANNOTATED,)),
+    )
+
+
+def _webhook(
+    name: str,
+    verb: str,
+    kind: str,
+    plural: str,
+    *,
+    mutating: bool = False,
+    conditions: tuple[Object, ...] = (),
+) -> Webhook:
+    return Webhook(
+        name=f"{name}.{GROUP}",
+        path=f"/{verb}-ipam-metal3-io-v1alpha1-{kind}",
+        rules=(rule(GROUP, "v1alpha1", (plural,), ("CREATE", "UPDATE")),),
+        mutating=mutating,
+        match_conditions=conditions,
+    )
 
 
 async def _mutate(review: Review) -> Answer:

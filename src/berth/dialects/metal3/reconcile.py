@@ -13,7 +13,7 @@ from typing import Any
 from berth.control.controller import Controller
 from berth.control.mirror import Watched
 from berth.dialects.claim import ClaimLife
-from berth.dialects.metal3 import kinds
+from berth.dialects.metal3 import admit, kinds
 from berth.dialects.metal3.book import Book
 from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import Flavour, holder
@@ -58,6 +58,7 @@ class _Wiring:
         return Built(
             controllers=(self._pool_controller, *self._claim_controllers.values()),
             adopt=self._adopt,
+            routes=admit.routes(),
         )
 
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:

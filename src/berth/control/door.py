@@ -1,0 +1,88 @@
+"""The admission server as a whole: certificate, listener, registration; open on every replica.
+
+--webhook-cert-dir given     serves what is there (cert-manager renews it, and fills in the CA)
+--webhook-url given          outside a cluster: a CA of this process, registered by URL, taken away at the end
+neither                      a CA shared by all replicas through a Secret, registered by Service
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+from berth.control.admission import Admission, Handler, Limits
+from berth.control.certs import Certificates, Directory, Source
+from berth.control.keyring import OwnKeyring, Recipe, SharedKeyring
+from berth.control.listen import Listen
+from berth.control.webhooks import Plan, Registration, Service, Target, Url, Webhook
+from berth.errors import UserError
+from berth.kube.client import Client
+from berth.metrics import Metrics
+from berth.settings import Settings
+
+SECRET = "berth-webhook-certificate"
+PORT = 9443
+
+
+class Door:
+    def __init__(self, settings: Settings, client: Client, metrics: Metrics) -> None:
+        self._settings = settings
+        self._client = client
+        self._metrics = metrics
+        self._certificates = Certificates(self._source(), tell=metrics.certificate_ends)
+        self._registrations: list[Registration] = []
+        self.port = 0
+
+    async def open(
+        self, stack: AsyncExitStack, routes: Mapping[str, Handler], plans: Mapping[str, tuple[Webhook, ...]]
+    ) -> None:
+        """Listen first, register then: nobody is asked to wait for a server that is not there."""
+        await self._certificates.refresh()
+        limits = Limits(deadline_seconds=self._settings.webhook_deadline_seconds)
+        admission = Admission(routes, self._metrics, limits)
+        server = await admission.serve(self._listen(), self._certificates.context)
+        stack.push_async_callback(server.stop)
+        self.port = server.port
+        for name, webhooks in plans.items():
+            registration = Registration(self._client, Plan(name, webhooks, self._target()))
+            stack.push_async_callback(registration.remove)
+            await registration.sync(self._certificates.bundle)
+            self._registrations.append(registration)
+
+    def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        follow = (registration.run(self._certificates) for registration in self._registrations)
+        return (self._certificates.run(), *follow)
+
+    def not_ready(self) -> str:
+        return "" if self.port else "the admission server does not listen yet"
+
+    def _listen(self) -> Listen:
+        url = urlsplit(self._settings.webhook_url)
+        if self._settings.webhook_url and (url.scheme != "https" or not url.hostname):
+            raise UserError(
+                f"--webhook-url must be https://host:port, for example https://127.0.0.1:9443, "
+                f"not {self._settings.webhook_url!r}."
+            )
+        return Listen(url.hostname or "", self._settings.webhook_port or url.port or PORT)
+
+    def _target(self) -> Target:
+        if self._settings.webhook_url:
+            return Url(self._settings.webhook_url)
+        namespace, name = self._service()
+        return Service(namespace, name)
+
+    def _service(self) -> tuple[str, str]:
+        namespace, _, name = self._settings.webhook_service.partition("/")
+        return namespace, name
+
+    def _source(self) -> Source:
+        if self._settings.webhook_cert_dir is not None:
+            return Directory(self._settings.webhook_cert_dir)
+        if self._settings.webhook_url:
+            host = urlsplit(self._settings.webhook_url).hostname or "localhost"
+            return OwnKeyring(Recipe((host, "localhost")))
+        namespace, name = self._service()
+        names = (f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local", name)
+        return SharedKeyring(self._client, namespace, SECRET, Recipe(names))
