@@ -125,10 +125,24 @@ class ClaimLife:
 
     async def _serve(self, claim: Object, ref: Ref, serve: Serve) -> Outcome:
         claim = await self._hold(claim)
+        try:
+            won = await self._win(claim, ref, serve, serve.claim)
+        except NotStored as error:
+            return await self._wait(claim, ref, Wait("NotStored", str(error), stamp=True, seconds=60.0))
+        match won:
+            case Refusal() as refusal:
+                return await self._refuse(claim, ref, serve, refusal)
+            case Bound() as bound:
+                await self._report_bound(claim, ref, bound)
+                return DONE
+        return After(1.0)
+
+    async def _win(self, claim: Object, ref: Ref, serve: Serve, wish: Claim) -> Bound | Refusal | None:
+        """Decide and commit, again if someone was faster; None: lost too often for one pass."""
         for _ in range(TRIES):
-            decision = decide(serve.claim, [desk.space for desk in serve.desks])
+            decision = decide(wish, [desk.space for desk in serve.desks])
             if isinstance(decision, Refusal):
-                return await self._refuse(claim, ref, serve, decision)
+                return decision
             desk = next(desk for desk in serve.desks if desk.space is decision.space)
             if isinstance(decision, Grant):
                 decision.take()
@@ -137,16 +151,15 @@ class ClaimLife:
             try:
                 record = await self._book.commit(claim, desk, decision.block)
             except Taken as taken:
-                self._lost(desk, decision.block, serve.claim.holder, taken)
+                self._lost(desk, decision.block, wish.holder, taken)
                 continue
-            except NotStored as error:
-                desk.free(decision.block, serve.claim.holder)
-                return await self._wait(claim, ref, Wait("NotStored", str(error), stamp=True, seconds=60.0))
+            except NotStored:
+                desk.free(decision.block, wish.holder)
+                raise
             if isinstance(decision, Grant):
                 self._metrics.decided(self._book.dialect, "grant")
-            await self._report_bound(claim, ref, Bound(decision.block, desk, record))
-            return DONE
-        return After(1.0)
+            return Bound(decision.block, desk, record)
+        return None
 
     async def _hold(self, claim: Object) -> Object:
         steps = patch.add_finalizer(claim, self._book.finalizer)
