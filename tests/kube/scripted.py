@@ -8,6 +8,7 @@ needs no certificate.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -64,6 +65,10 @@ class Server:
     def credentials(self, identity: Identity | None = None) -> Credentials:
         return Credentials(Context(f"http://127.0.0.1:{self.port}", Trust(), identity or Fixed()))
 
+    @property
+    def tokens(self) -> list[str]:
+        return [asked.headers.get("authorization", "") for asked in self.asked]
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         line = Line(reader, writer)
@@ -78,9 +83,9 @@ class Server:
 
 
 @asynccontextmanager
-async def scripted(*script: Reply) -> AsyncIterator[Server]:
+async def scripted(*script: Reply, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server(list(script))
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server

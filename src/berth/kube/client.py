@@ -26,11 +26,11 @@ from berth.kube.retry import Retry
 from berth.kube.sender import Observe, Rules, Sender
 from berth.kube.transport import JSON, Request, Transport
 
-__all__ = ["Client", "Event", "Listing", "PatchKind"]
+__all__ = ["SILENCE_SECONDS", "Client", "Event", "Listing", "PatchKind"]
 
 PAGE = 500
 # API servers send a bookmark about once a minute, so a watch silent for longer has lost its other end.
-SILENCE_SECONDS = 150.0
+SILENCE_SECONDS = 90.0
 
 
 class PatchKind(StrEnum):

@@ -7,6 +7,7 @@ exchange takes its connection with it, so an answer can never reach another requ
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,6 +53,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        _probe_when_idle(transport.get_extra_info("socket"))
         self._heard_at = self._loop.time()
 
     def data_received(self, data: bytes) -> None:
@@ -194,6 +196,17 @@ class Connection(asyncio.Protocol):
             self.abort(TimeoutError())
         else:
             self._watchdog = self._loop.call_later(left, self._listen, silence_seconds)
+
+
+def _probe_when_idle(sock: socket.socket | None) -> None:
+    """Lets the kernel find out within ten seconds that the other end is gone without a word: host or route
+    dead, state lost on the way. Systems without these knobs have the silence limit."""
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 2)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Pool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -87,22 +88,41 @@ def _load(file: Path) -> Mapping[str, Any]:
 
 def _entry(documents: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name: str) -> Entry:
     for file, body in documents:
-        for item in body.get(f"{kind}s") or ():
-            if isinstance(item, dict) and item.get("name") == name:
-                return Entry(name, item.get(kind) or {}, file)
+        for item in _mappings(body.get(f"{kind}s")):
+            if item.get("name") == name:
+                return _section(name, item.get(kind) or {}, file)
     files = _names([file for file, _ in documents])
     raise UserError(f"{files} has no {kind} {name!r}, which the current context needs.")
 
 
+def _section(name: str, body: Any, file: Path) -> Entry:
+    entry = Entry(name, body, file)
+    if not isinstance(body, dict):
+        raise UserError(f"The entry {entry} is not a mapping.")
+    return entry
+
+
+def _mappings(items: Any) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
 def _server(cluster: Entry) -> str:
     server = cluster.text("server").rstrip("/")
-    if not server.startswith(("https://", "http://")):
+    if not _is_address(server):
         raise UserError(f"The cluster {cluster} has no server address that starts with https:// or http://.")
     if cluster.text("proxy-url"):
         raise UserError(
             f"The cluster {cluster} sets proxy-url, which Berth does not support: connect directly."
         )
     return server
+
+
+def _is_address(server: str) -> bool:
+    try:
+        url = urlsplit(server)
+        return url.scheme in ("https", "http") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
 
 
 def _identity(
@@ -141,7 +161,7 @@ def _plugin(user: Entry, cluster: Entry) -> Plugin:
     return Plugin(
         command=str(body["command"]),
         arguments=tuple(str(argument) for argument in body.get("args") or ()),
-        env={str(pair["name"]): str(pair["value"]) for pair in body.get("env") or ()},
+        env=_environment(user, body.get("env")),
         api_version=str(body["apiVersion"]),
         install_hint=" ".join(str(body.get("installHint") or "").split()),
         cluster=_cluster_info(cluster) if body.get("provideClusterInfo") else None,
@@ -149,9 +169,18 @@ def _plugin(user: Entry, cluster: Entry) -> Plugin:
     )
 
 
+def _environment(user: Entry, pairs: Any) -> dict[str, str]:
+    try:
+        return {str(pair["name"]): str(pair["value"]) for pair in pairs or ()}
+    except (KeyError, TypeError) as error:
+        raise UserError(f"The user {user} has an exec env entry without name and value.") from error
+
+
 def _cluster_info(cluster: Entry) -> Mapping[str, Any]:
     """What a plug-in may know of the cluster, in the words of ExecCredential."""
-    extensions = {item.get("name"): item.get("extension") for item in cluster.body.get("extensions") or ()}
+    extensions = {
+        item.get("name"): item.get("extension") for item in _mappings(cluster.body.get("extensions"))
+    }
     info = {
         "server": cluster.text("server"),
         "tls-server-name": cluster.text("tls-server-name"),

@@ -26,7 +26,6 @@ from berth.kube.meta import parse_timestamp
 from berth.kube.tls import ClientCertificate, Pem
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-RUN_SECONDS = 60.0
 # Renewed a little early: a token that ends while the request travels is a 401 for nothing.
 EARLY_SECONDS = 10.0
 
@@ -42,37 +41,46 @@ class Plugin:
     install_hint: str = ""
     cluster: Mapping[str, Any] | None = field(default=None, repr=False)
     directory: Path = Path()
+    run_seconds: float = 60.0
 
     async def prove(self) -> Proof:
         return self._proof(self._credential(await self._run()))
 
     async def _run(self) -> bytes:
-        process = await asyncio.create_subprocess_exec(
-            self._program(),
-            *self.arguments,
-            env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": self._info()},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        process = await self._start()
         try:
-            async with asyncio.timeout(RUN_SECONDS):
+            async with asyncio.timeout(self.run_seconds):
                 output, complaint = await process.communicate()
         except TimeoutError as error:
-            raise self._fault(f"did not answer within {RUN_SECONDS:.0f} s") from error
+            raise self._fault(f"did not answer within {self.run_seconds:.0f} s") from error
         finally:
             await _end(process)
         if process.returncode != 0:
             raise self._fault(f"ended with code {process.returncode}{_last_line(complaint)}")
         return output
 
+    async def _start(self) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                self._program(),
+                *self.arguments,
+                env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": self._info()},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise self._fault(f"cannot be run: {error.strerror or error}") from error
+
     def _program(self) -> str:
         if "/" in self.command:
-            return str(self.directory / self.command)
-        found = shutil.which(self.command, path=self.env.get("PATH") or os.environ.get("PATH"))
-        if found is None:
+            found = self.directory / self.command
+            program = str(found) if found.exists() else None
+        else:
+            program = shutil.which(self.command, path=self.env.get("PATH") or os.environ.get("PATH"))
+        if program is None:
             raise self._fault("is not installed" + (f": {self.install_hint}" if self.install_hint else ""))
-        return found
+        return program
 
     def _info(self) -> str:
         spec: dict[str, Any] = {"interactive": False}

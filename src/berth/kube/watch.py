@@ -15,16 +15,19 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
 from berth import log
-from berth.errors import Gone, KubeError
-from berth.kube.client import Client, Event, Listing
+from berth.errors import Gone, KubeError, Unreachable
+from berth.kube.client import SILENCE_SECONDS, Client, Event, Listing
 from berth.kube.meta import Object
 from berth.kube.resource import Resource
+
+# A stream that goes on although its timeout is over is left this long after the next list was due.
+OVERDUE_SECONDS = 30.0
 
 
 class Sink(Protocol):
@@ -60,7 +63,7 @@ class SystemClock:
 class WatchSettings:
     relist_seconds: float = 600.0
     stream_seconds: float = 300.0
-    silence_seconds: float = 150.0
+    silence_seconds: float = SILENCE_SECONDS
     backoff_seconds: float = 0.1
     longest_backoff_seconds: float = 5.0
     keep_managed_fields: bool = False  # a third of an object, and nobody here reads it
@@ -113,6 +116,7 @@ class Reflector:
         self._jitter = jitter
         self._version = ""  # to watch from; empty: a list is due
         self._seen = ""  # the last version of the store we know of
+        self._went_back = False  # the store's history is not the one we saw
         self._relist_at = 0.0
         self._failures = 0
         self._idle_streams = 0
@@ -152,22 +156,39 @@ class Reflector:
         self._idle_streams = 0
 
     def _hand_over(self, listing: Listing) -> None:
-        went_back = _is_lower(listing.resource_version, self._seen)
+        went_back = self._went_back or _is_lower(listing.resource_version, self._seen)
         (self._sink.restart if went_back else self._sink.replace)(listing.items, listing.resource_version)
         self._version = self._seen = listing.resource_version
+        self._went_back = False
 
     async def _check_revision(self) -> None:
         present = await self._scope.client.revision(self._scope.resource, self._scope.namespace)
         if _is_lower(present, self._version):
-            self._relist("the store's version went back")
+            self._rewind()
 
     async def _watch(self) -> None:
         """One stream from the last version; it ends by itself, at the latest when the next list is due."""
+        heard_at = started_at = self._clock.now()
+        progress = False
+        try:
+            async with aclosing(self._stream()) as events:
+                async for event in events:
+                    progress, heard_at = True, self._clock.now()
+                    if not self._take(event) or heard_at > self._relist_at + OVERDUE_SECONDS:
+                        return
+        except Unreachable:
+            if self._clock.now() - heard_at >= self._settings.silence_seconds:
+                self._relist("the stream was silent")
+            self._count(progress)
+            raise
+        self._count(progress)
+        if not progress and self._clock.now() - started_at < 1.0:
+            await self._back_off("the stream ended at once")
+
+    def _stream(self) -> AsyncGenerator[Event]:
         scope, settings = self._scope, self._settings
         left = self._relist_at - self._clock.now()
-        progress = False
-        started_at = self._clock.now()
-        stream = scope.client.watch(
+        return scope.client.watch(
             scope.resource,
             scope.namespace,
             resource_version=self._version,
@@ -176,18 +197,12 @@ class Reflector:
             field_selector=scope.field_selector,
             silence_seconds=settings.silence_seconds,
         )
-        async with aclosing(stream) as events:
-            async for event in events:
-                progress = True
-                if not self._take(event):
-                    return
-        await self._ended(progress, self._clock.now() - started_at)
 
     def _take(self, event: Event) -> bool:
         """False if the event shows that we must list again."""
         version = event.object["metadata"]["resourceVersion"]
         if _is_lower(version, self._version):
-            self._relist("an event's version went back")
+            self._rewind()
             return False
         if event.type != "BOOKMARK":
             self._trim(event.object)
@@ -196,15 +211,14 @@ class Reflector:
         self._recovered()
         return True
 
-    async def _ended(self, progress: bool, seconds: float) -> None:
-        if progress:
-            self._idle_streams = 0
-            return
-        self._idle_streams += 1
+    def _count(self, progress: bool) -> None:
+        self._idle_streams = 0 if progress else self._idle_streams + 1
         if self._idle_streams >= 2:
             self._relist("two streams ended without progress")
-        if seconds < 1.0:
-            await self._back_off("a watch ended at once")
+
+    def _rewind(self) -> None:
+        self._went_back = True
+        self._relist("the store's version went back")
 
     def _relist(self, why: str) -> None:
         self._log.info("listing again", resource=self._scope.resource.key, why=why)
