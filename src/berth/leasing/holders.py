@@ -1,8 +1,9 @@
 """Who keeps an address alive: the pure rules of joining, leaving, retention, recall and secret replacement.
 
-An address has one secret and any number of entries, one per holder. An entry without `expires_at` is active;
-with one in the future it is retained (or pending: reserved during admission, not confirmed yet); with one in
-the past it has lapsed and only waits for the sweep. Times are UTC milliseconds and always come in from outside.
+An address has one secret and any number of entries, one per holder. An entry without `expires_at` is
+active; with one in the future it is retained (or pending: reserved during admission, not confirmed yet);
+with one in the past it has lapsed and only waits for the sweep. Times are UTC milliseconds and always come
+in from outside.
 """
 
 from __future__ import annotations
@@ -86,14 +87,18 @@ def reserved(old: Entry | None, wish: Entry, until: int) -> Entry:
 
 def released(old: Entry, wish: Entry, now: int) -> Entry:
     """The entry after its holder's own DELETE: expires after retention, never later than it already would."""
-    due = _sooner(old.expires_at, now + wish.retention_days * DAY_MS)
+    due = _sooner(old.expires_at, after_retention(wish, now))
     before = old.expires_before if old.marked_by else old.expires_at
     return replace(wish, uid=old.uid, expires_at=due, marked_by="service", expires_before=before)
 
 
-def marked(old: Entry, by: str, now: int) -> Entry:
-    """The entry after its cluster was released: its own retention counts, never later than before."""
-    due = _sooner(old.expires_at, now + old.retention_days * DAY_MS)
+def after_retention(entry: Entry, now: int) -> int:
+    return now + entry.retention_days * DAY_MS
+
+
+def marked(old: Entry, by: str, due: int) -> Entry:
+    """The entry after somebody else released it: expires when due, never later than it already would."""
+    due = _sooner(old.expires_at, due)
     if due == old.expires_at:
         return old
     return replace(old, expires_at=due, marked_by=by, expires_before=old.expires_at)

@@ -1,0 +1,92 @@
+"""Answers in the contract's words: one table from reason to status and message per verb, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from berth.leasing.holders import HolderReason
+from berth.leasing.model import Reason
+from berth.net import Family, parse_block
+from berth.store.wishes import Answer, Granted, Refused, Released, family_of, zone_of
+
+NO_MATCH = "no matching address found with the provided secret, zone and address"
+
+REGISTER: Mapping[str, tuple[int, str]] = {
+    HolderReason.NO_MATCH: (404, f"Could not register address: {NO_MATCH}"),
+    HolderReason.SEVERAL_HOLDERS: (
+        409,
+        "Could not register address: multiple services registered. unable to change secret",
+    ),
+    HolderReason.OTHER_HOLDER: (
+        409,
+        "Could not register address: service mismatch. unable to change secret",
+    ),
+    Reason.PIN_OUTSIDE: (
+        400,
+        "Could not register address: the requested address is not valid for the provided zone",
+    ),
+    Reason.POOL_EXHAUSTED: (503, "Could not register address: no available prefix found for zone {pool}"),
+    "QuotaExceeded": (403, "Could not register address: the cluster has reached its quota in zone {zone}"),
+}
+RELEASE: Mapping[str, tuple[int, str]] = {
+    HolderReason.NO_MATCH: (404, f"Could not deregister service: {NO_MATCH}"),
+    HolderReason.NOT_HOLDER: (404, "Could not deregister service: service does not exist for this address"),
+}
+
+
+class Refusal(Exception):
+    """A request that is answered with a no before it reaches the ledger."""
+
+    def __init__(self, status: int, message: str, reason: str = "Invalid") -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.reason = reason
+        self.headers: dict[str, str] = {}
+
+
+def json(status: int, body: Mapping[str, Any]) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(body), content_type="application/json")
+
+
+def refused(refusal: Refusal) -> web.Response:
+    response = json(refusal.status, {"message": refusal.message, "reason": refusal.reason})
+    response.headers.update(refusal.headers)
+    return response
+
+
+def masked(address: str) -> str:
+    """The canonical host CIDR of a stored address."""
+    return f"{address}/{128 if ':' in address else 32}"
+
+
+def answered(answer: Answer, pool: str, table: Mapping[str, tuple[int, str]]) -> web.Response:
+    if isinstance(answer, Granted):
+        message = "Address registered successfully" if answer.fresh else "IP-address updated!"
+        return json(200, {"message": message, "address": masked(answer.address)})
+    if isinstance(answer, Released):
+        message = "Service expiration set successfully"
+        return json(200, {"message": message, "address": masked(answer.address)})
+    return refused(translated(answer, pool, table))
+
+
+def translated(answer: Refused, pool: str, table: Mapping[str, tuple[int, str]]) -> Refusal:
+    if answer.message:
+        return Refusal(400, answer.message, answer.reason)
+    status, message = table[answer.reason]
+    zone, family = zone_of(pool), family_of(pool)
+    return Refusal(status, message.format(zone=zone, pool=f"{zone}_v{family}"), answer.reason)
+
+
+def canonical(text: str) -> tuple[Family, str]:
+    """Any accepted spelling of one host address → family and canonical text; ValueError for the rest."""
+    address, slash, length = text.partition("/")
+    block = parse_block(address)
+    mapped = ":" in address and block.family is Family.V4
+    if mapped or (slash and length != str(block.family.width)):
+        raise ValueError(text)
+    return block.family, block.address

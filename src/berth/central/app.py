@@ -1,0 +1,260 @@
+"""The HTTP API: route table, error table, and what every request passes through.
+
+    route → limits → body → bodies.py → ledger → answers.py
+
+The server is aiohttp's plain one with a dictionary for a router: a handful of fixed paths needs no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from berth import log
+from berth.central import answers, bodies, limits, pages
+from berth.central.answers import Refusal
+from berth.central.identity import Identities, Tokens, bearer
+from berth.central.journal import Journal, shown
+from berth.central.limits import Guesses, Throttle
+from berth.central.metrics import ApiMetrics
+from berth.central.openapi import document
+from berth.central.settings import Limits
+from berth.central.zones import Zones
+from berth.errors import StoreDown
+from berth.leasing.holders import HolderReason
+from berth.store.clusters import Order, release_cluster
+from berth.store.ledger import Ledger
+from berth.store.wishes import Answer, Refused, Wish
+
+NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
+Handler = Callable[["Visit"], Awaitable[web.Response]]
+
+
+@dataclass(slots=True)
+class Config:
+    """What a reload replaces, whole values at a time."""
+
+    zones: Zones
+    tokens: Tokens
+    identities: Identities | None = None
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request on its way; the body stays here for the journal."""
+
+    request: web.BaseRequest
+    raw: bytes = b""
+    route: str = "other"
+
+    @property
+    def source(self) -> str:
+        peer = self.request.transport.get_extra_info("peername") if self.request.transport else None
+        return str(peer[0]) if peer else ""
+
+
+class Api:
+    """Answers requests; `web.Server(api)` is the server."""
+
+    def __init__(
+        self, ledger: Ledger, config: Config, bounds: Limits, journal: Journal | None = None
+    ) -> None:
+        self.ledger = ledger
+        self.config = config
+        self.metrics = ApiMetrics()
+        self.journal = journal or Journal()
+        self._limits = bounds
+        self._throttle = Throttle(bounds.rate_per_second)
+        self._guesses = Guesses(bounds.wrong_secrets)
+        self._routes = self._table()
+
+    def _table(self) -> dict[str, dict[str, Handler]]:
+        address: dict[str, Handler] = {"POST": self._post_address}
+        service: dict[str, Handler] = {"DELETE": self._delete_service}
+        cluster: dict[str, Handler] = {"DELETE": self._delete_cluster}
+        description: dict[str, Handler] = {"GET": self._description}
+        return {
+            "/": {"GET": self._front_page, **address, **service},
+            "/v2/address": address,
+            "/address": address,
+            "/v2/service": service,
+            "/service": service,
+            "/v2/cluster": cluster,
+            "/cluster": cluster,
+            "/swagger/index.html": {"GET": self._page},
+            "/swagger/doc.json": description,
+            "/openapi.json": description,
+            "/healthz": {"GET": self._healthz},
+            "/readyz": {"GET": self._readyz},
+            "/metrics": {"GET": self._metrics},
+        }
+
+    async def __call__(self, request: web.BaseRequest) -> web.Response:
+        started = time.perf_counter()
+        visit = Visit(request)
+        response, failure = await self._answer(visit)
+        seconds = time.perf_counter() - started
+        self.metrics.answered(visit.route, request.method[:10], response.status, seconds)
+        if failure is not None:
+            self.metrics.refused(failure.reason)
+        if self.journal.on:
+            self._tell(visit, response.status, seconds, failure)
+        return response
+
+    async def _answer(self, visit: Visit) -> tuple[web.Response, Refusal | None]:
+        """The error table: whatever goes wrong becomes JSON with a message, and never an echo of the
+        input.
+        """
+        try:
+            handler = self._route(visit)
+            async with asyncio.timeout(self._limits.request_seconds + self._limits.body_seconds):
+                response = await handler(visit)
+            return response, getattr(response, "refusal", None)
+        except Refusal as refusal:
+            failure = refusal
+        except (StoreDown, TimeoutError):
+            failure = Refusal(503, "the ledger cannot answer now, try again", "StoreDown")
+            failure.headers["Retry-After"] = "1"
+        except Exception as cause:
+            log.get("berth.api").error("request failed", route=visit.route, error=type(cause).__name__)
+            failure = Refusal(500, "internal error", "Internal")
+        return answers.refused(failure), failure
+
+    def _route(self, visit: Visit) -> Handler:
+        methods = self._routes.get(visit.request.path)
+        if methods is None:
+            raise Refusal(404, "no such path; see /swagger/index.html", "NotFound")
+        visit.route = visit.request.path
+        method = visit.request.method
+        handler = methods.get("GET" if method == "HEAD" else method)
+        if handler is None:
+            refusal = Refusal(405, f"method not allowed; use {', '.join(methods)}", "MethodNotAllowed")
+            refusal.headers["Allow"] = ", ".join(methods)
+            raise refusal
+        return handler
+
+    # Addresses
+
+    async def _post_address(self, visit: Visit) -> web.Response:
+        fields = await self._fields(visit)
+        wish = bodies.register(fields, self.config.zones)
+        return answers.answered(await self._submit(visit, wish, fields), wish.pool, answers.REGISTER)
+
+    async def _delete_service(self, visit: Visit) -> web.Response:
+        fields = await self._fields(visit)
+        wish = bodies.release(fields, self.config.zones)
+        return answers.answered(await self._submit(visit, wish, fields), wish.pool, answers.RELEASE)
+
+    async def _fields(self, visit: Visit) -> bodies.Fields:
+        self._throttle.admit(visit.source)
+        visit.raw = await limits.body(visit.request, self._limits)
+        return bodies.fields(visit.raw)
+
+    async def _submit(self, visit: Visit, wish: Wish, fields: bodies.Fields) -> Answer:
+        if self.config.identities is not None:
+            self.config.identities.admit(visit.request, fields.cluster_id, fields.zone)
+        self._guesses.admit(visit.source, wish.address)
+        answer = await self.ledger.submit(wish)
+        if isinstance(answer, Refused):
+            self._refused(visit, wish, answer)
+        else:
+            self._guesses.right(visit.source, wish.address)
+        if self.journal.on:
+            self._tell_of(wish, answer)
+        return answer
+
+    def _refused(self, visit: Visit, wish: Wish, answer: Refused) -> None:
+        self.metrics.refused(answer.reason)
+        if answer.reason == HolderReason.NO_MATCH:
+            self._guesses.wrong(visit.source, wish.address)
+
+    # Clusters
+
+    async def _delete_cluster(self, visit: Visit) -> web.Response:
+        tokens = self.config.tokens
+        if not tokens:
+            raise Refusal(404, "no such path; see /swagger/index.html", "NotFound")
+        self._throttle.admit(visit.source)
+        token = bearer(visit.request)
+        if not token:
+            return answers.json(401, {"error": "Authorization required"})
+        if not tokens.fits(token):
+            return answers.json(401, {"error": "Invalid authentication token"})
+        visit.raw = await limits.body(visit.request, self._limits)
+        cluster_id = bodies.cluster_id(visit.raw)
+        done = await release_cluster(self.ledger.engine, Order(cluster_id, "cluster"))
+        if not done.found:
+            raise Refusal(404, NO_CLUSTER, "NoMatch")
+        self.journal.app("cluster released", "central/app", cluster_id=cluster_id, expired=done.expired)
+        body = {"message": "Cluster expiration set successfully", "cluster_id": cluster_id}
+        return answers.json(200, {**body, "expired": done.expired, "skipped": len(done.skipped)})
+
+    # Everything else
+
+    async def _front_page(self, visit: Visit) -> web.Response:
+        return web.Response(text=pages.FRONT, content_type="text/html")
+
+    async def _page(self, visit: Visit) -> web.Response:
+        return web.Response(text=pages.description(document()), content_type="text/html")
+
+    async def _description(self, visit: Visit) -> web.Response:
+        return answers.json(200, document())
+
+    async def _healthz(self, visit: Visit) -> web.Response:
+        return answers.json(200, {"status": "ok"})
+
+    async def _readyz(self, visit: Visit) -> web.Response:
+        """Ready when the store answers and there are zones; else 503 with the reason."""
+        try:
+            async with asyncio.timeout(2), self.ledger.engine.snapshot() as tx:
+                await tx.rows("SELECT 1 FROM pools LIMIT 1")
+        except (StoreDown, TimeoutError) as cause:
+            return answers.json(503, {"status": "unavailable", "reason": f"StoreDown: {cause}"})
+        return answers.json(200, {"status": "ok", "zones": list(self.config.zones.names)})
+
+    async def _metrics(self, visit: Visit) -> web.Response:
+        self.metrics.pools(self.ledger.usage(), self.ledger.waiting)
+        return web.Response(body=self.metrics.text(), content_type="text/plain", charset="utf-8")
+
+    # Telling
+
+    def _tell_of(self, wish: Wish, answer: Answer) -> None:
+        who, word = wish.entry.identity, type(answer).__name__.lower()
+        self.journal.app(
+            f"address {word}",
+            "central/app",
+            level="warn" if isinstance(answer, Refused) else "info",
+            pool=wish.pool,
+            address=wish.address if isinstance(answer, Refused) else answer.address,
+            reason=answer.reason if isinstance(answer, Refused) else "",
+            service_name=who.service_name,
+            namespace_id=who.namespace_id,
+            cluster_id=who.cluster_id,
+        )
+
+    def _tell(self, visit: Visit, status: int, seconds: float, failure: Refusal | None) -> None:
+        request = visit.request
+        fields: dict[str, Any] = {
+            "status": status,
+            "method": request.method,
+            "path": request.path,
+            "ip": visit.source,
+            "body": _shown(visit.raw),
+        }
+        timing = {"response_time": f"{seconds * 1000:.3f}ms", "response_time_ms": round(seconds * 1000, 3)}
+        self.journal.http({**fields, **timing, "user_agent": request.headers.get("User-Agent", "")})
+        if failure is not None:
+            self.journal.error({**fields, "error": failure.reason})
+
+
+def _shown(raw: bytes) -> dict[str, Any] | None:
+    try:
+        return shown(orjson.loads(raw)) if raw else None
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,181 @@
+"""JSON bodies ↔ our values. The checks stand in the contract's order (3.3), each with its message; the
+framework's own validation stays out of the way, and no message repeats what a client sent as a secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import orjson
+
+from berth.central.answers import Refusal, canonical
+from berth.central.zones import Zones
+from berth.leasing.holders import Entry, Identity
+from berth.net import Family
+from berth.store.secrets import Secret
+from berth.store.wishes import Refused, Register, Release, pool_key
+
+UNPARSABLE = "Could not parse incomming request"
+FAMILIES = {"ipv4": Family.V4, "ipv6": Family.V6}
+NAMES = ("service_name", "namespace_id", "cluster_id")
+NAME_LIMIT = 512
+SECRET_LENGTH = range(8, 65)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A body whose types are right; nothing else is known about it yet."""
+
+    secret: str
+    new_secret: str
+    zone: str
+    ip_family: str
+    address: str
+    service_name: str
+    namespace_id: str
+    cluster_id: str
+    uid: str
+    retention_days: int
+    deny: bool
+    pending: bool
+
+    def __repr__(self) -> str:
+        return "Fields(***)"
+
+
+def parsed(raw: bytes) -> dict[str, Any]:
+    """One JSON object, or a refusal that does not say more than that."""
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise Refusal(400, UNPARSABLE, "Unparsable") from None
+    if not isinstance(body, dict):
+        raise Refusal(400, UNPARSABLE, "Unparsable")
+    return body
+
+
+def fields(raw: bytes) -> Fields:
+    body = parsed(raw)
+    service = _typed(body, "service", dict, {})
+    return Fields(
+        secret=_typed(body, "secret", str, ""),
+        new_secret=_typed(body, "new_secret", str, ""),
+        zone=_typed(body, "zone", str, ""),
+        ip_family=_typed(body, "ip_family", str, ""),
+        address=_typed(body, "address", str, ""),
+        service_name=_typed(service, "service_name", str, ""),
+        namespace_id=_typed(service, "namespace_id", str, ""),
+        cluster_id=_typed(service, "cluster_id", str, ""),
+        uid=_typed(service, "uid", str, ""),
+        retention_days=_typed(service, "retention_period_days", int, 0),
+        deny=_typed(service, "deny_external_cleanup", bool, False),
+        pending=_typed(body, "pending", bool, False),
+    )
+
+
+def _typed(body: dict[str, Any], key: str, kind: type[T], default: T) -> T:
+    """Absent and null are the default; a bool is no integer."""
+    value = body.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise Refusal(400, UNPARSABLE, "Unparsable")
+    return value
+
+
+def register(sent: Fields, zones: Zones) -> Register:
+    zone, family, otherwise, address = _checked(sent, zones)
+    secret = Secret(sent.secret)
+    new_secret = Secret(sent.new_secret) if sent.new_secret else None
+    return Register(
+        pool_key(zone, family),
+        _entry(sent),
+        secret,
+        address,
+        None if new_secret == secret else new_secret,
+        sent.pending,
+        otherwise,
+    )
+
+
+def release(sent: Fields, zones: Zones) -> Release:
+    zone, family, otherwise, address = _checked(sent, zones)
+    return Release(pool_key(zone, family), _entry(sent), Secret(sent.secret), address, otherwise)
+
+
+def cluster_id(raw: bytes) -> str:
+    """The body of a cluster release."""
+    value = _typed(parsed(raw), "cluster_id", str, "")
+    if not _is_name(value):
+        raise Refusal(400, "cluster_id is required")
+    return value
+
+
+def _entry(sent: Fields) -> Entry:
+    who = Identity(sent.service_name, sent.namespace_id, sent.cluster_id)
+    return Entry(who, sent.retention_days, sent.deny, sent.uid)
+
+
+def _checked(sent: Fields, zones: Zones) -> tuple[str, Family, Refused | None, str | None]:
+    """Checks 3 to 8. What only concerns giving out something new comes back as the `otherwise` answer."""
+    faults = _faults(sent)
+    if faults:
+        raise Refusal(400, "\n".join(faults))
+    if sent.retention_days > 30:
+        raise Refusal(400, "retention period cannot be more than 30 days")
+    if sent.retention_days < 0:
+        raise Refusal(400, "retention_period_days: retention period cannot be less than 0 days")
+    family = FAMILIES[sent.ip_family]
+    otherwise = _otherwise(sent.zone, family, zones)
+    try:
+        return sent.zone, family, otherwise, _address(sent.address, family)
+    except Refusal:
+        if otherwise is not None and otherwise.reason == "UnknownZone":
+            raise Refusal(400, otherwise.message, otherwise.reason) from None
+        raise
+
+
+def _faults(sent: Fields) -> list[str]:
+    faults = []
+    if len(sent.secret) not in SECRET_LENGTH:
+        faults.append("secret must have 8 to 64 characters" if sent.secret else "secret is required")
+    if sent.new_secret and len(sent.new_secret) not in SECRET_LENGTH:
+        faults.append("new_secret must have 8 to 64 characters")
+    if not sent.zone:
+        faults.append("zone is required")
+    if sent.ip_family not in FAMILIES:
+        text = "invalid ip family, must be either 'ipv4' or 'ipv6'"
+        faults.append(text if sent.ip_family else f"ip_family is required: {text}")
+    rule = f"is required, at most {NAME_LIMIT} characters without control characters"
+    faults += [f"{name} {rule}" for name in NAMES if not _is_name(getattr(sent, name))]
+    if sent.uid and not _is_name(sent.uid):
+        faults.append(f"uid has at most {NAME_LIMIT} characters, none of them a control character")
+    return faults
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= NAME_LIMIT and not any(ord(character) < 32 for character in text)
+
+
+def _otherwise(zone: str, family: Family, zones: Zones) -> Refused | None:
+    if zone not in zones.names:
+        known = ", ".join(f"'{name}'" for name in zones.names)
+        return Refused("UnknownZone", f"invalid zone '{zone[:100]}', must be one of: {known}")
+    if not zones.serves(zone, family):
+        text = f"no prefixes found for zone {zone} with IP family ipv{int(family)}"
+        return Refused("FamilyAbsent", text)
+    return None
+
+
+def _address(text: str, family: Family) -> str | None:
+    if not text:
+        return None
+    try:
+        found, address = canonical(text)
+    except ValueError:
+        raise Refusal(400, f"invalid ip prefix: {text[:100]}") from None
+    if found != family:
+        raise Refusal(400, "invalid ip familiy for the provided address")
+    return address

@@ -1,0 +1,105 @@
+"""What one client may ask of us: size and pace of bodies, requests a second, and guesses at a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+from aiohttp import web
+
+from berth.central.answers import Refusal
+from berth.central.settings import Limits
+
+REMEMBERED = 10_000  # sources (or source and address pairs) kept in mind
+LONGEST_PAUSE = 60.0
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+async def body(request: web.BaseRequest, limits: Limits) -> bytes:
+    """The whole body: 413 when it is too large, 408 when it comes too slowly."""
+    if (request.content_length or 0) > limits.body_bytes:
+        raise Refusal(413, "request body too large", "TooLarge")
+    if request.content.is_eof():
+        read = request.content.read_nowait()
+    else:
+        read = await _read(request, limits)
+    if len(read) > limits.body_bytes:
+        raise Refusal(413, "request body too large", "TooLarge")
+    return read
+
+
+async def _read(request: web.BaseRequest, limits: Limits) -> bytes:
+    parts = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.content.iter_any():
+                parts += part
+                if len(parts) > limits.body_bytes:
+                    break
+    except TimeoutError:
+        raise Refusal(408, "request body came too slowly", "TooSlow") from None
+    return bytes(parts)
+
+
+class Throttle:
+    """A bucket of tokens per source; `rate` a second, twice that at once."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def admit(self, source: str) -> None:
+        if self._rate <= 0:
+            return
+        now = self._clock()
+        tokens, since = self._buckets.get(source, (2 * self._rate + 1, now))
+        tokens = min(2 * self._rate + 1, tokens + (now - since) * self._rate)
+        _remember(self._buckets, source, (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now))
+        if tokens < 1:
+            raise _slow_down((1 - tokens) / self._rate)
+
+
+class Guesses:
+    """Counts wrong secrets in a row per source and address; past the limit each one costs a longer pause."""
+
+    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._wrong: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+
+    def admit(self, source: str, address: str | None) -> None:
+        if self._limit <= 0 or address is None:
+            return
+        count, until = self._wrong.get((source, address), (0, 0.0))
+        now = self._clock()
+        if count >= self._limit and now < until:
+            raise _slow_down(until - now)
+
+    def wrong(self, source: str, address: str | None) -> None:
+        if self._limit <= 0 or address is None:
+            return
+        count = self._wrong.get((source, address), (0, 0.0))[0] + 1
+        pause = min(LONGEST_PAUSE, 2.0 ** min(count - self._limit, 10)) if count >= self._limit else 0.0
+        _remember(self._wrong, (source, address), (count, self._clock() + pause))
+
+    def right(self, source: str, address: str | None) -> None:
+        if self._wrong and address is not None:
+            self._wrong.pop((source, address), None)
+
+
+def _remember(table: OrderedDict[K, V], key: K, value: V) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > REMEMBERED:
+        table.popitem(last=False)
+
+
+def _slow_down(seconds: float) -> Refusal:
+    refusal = Refusal(429, "too many requests, slow down", "TooManyRequests")
+    refusal.headers["Retry-After"] = str(max(1, round(seconds + 0.5)))
+    return refusal

@@ -1,0 +1,195 @@
+"""Builds the IPAM-API and runs it until it is told to stop: one place, everything passed in the open, one
+task group. SIGHUP reads the zones, tokens and identities again; a file that does not pass its checks
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import signal
+import socket
+import ssl
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from berth import log
+from berth.central.app import Api, Config
+from berth.central.identity import load_identities, load_tokens
+from berth.central.neighbours import Neighbours
+from berth.central.settings import ApiSettings, Tls
+from berth.central.sweep import sweep_forever
+from berth.central.zones import load_zones
+from berth.errors import StoreDown, UserError
+from berth.store.book import Rules
+from berth.store.engine import Clock, Engine, connect, sqlite_path, without_password
+from berth.store.guard import ClockGuard
+from berth.store.ledger import Ledger
+from berth.store.migrate import migrate
+from berth.store.secrets import Pepper, load_pepper
+from berth.store.sweep import Sweeper
+
+STOP_SECONDS = 5.0
+
+
+async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
+    """Run until cancelled; then finish the requests under way, at most for a few seconds."""
+    async with AsyncExitStack() as stack:
+        bound = bind(settings.listen)
+        config = read_config(settings)
+        engine = await stack.enter_async_context(open_engine(settings))
+        pepper = await open_pepper(settings, engine)
+        pending_ms = round(settings.pending_seconds * 1000)
+        rules = Rules(pepper, pending_ms, bool(settings.netbox.url), settings.limits.quota)
+        ledger = await stack.enter_async_context(Ledger.open(engine, rules, config.zones.pools))
+        neighbours = await stack.enter_async_context(Neighbours.open(settings))
+        api = Api(ledger, config, settings.limits, neighbours.journal)
+        async with asyncio.TaskGroup() as tasks:
+            sweeper = _sweeper(settings, ledger)
+            background = [
+                tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, api.metrics)),
+                *(tasks.create_task(work) for work in neighbours.work(ledger, api.metrics)),
+            ]
+            async with listening(api, bound, settings):
+                on_hangup(tasks, lambda: reload(settings, api))
+                announce(address_of(bound, settings.tls))
+                try:
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+                    for task in background:
+                        task.cancel()
+
+
+def read_config(settings: ApiSettings) -> Config:
+    zones = load_zones(settings.zones)
+    return Config(zones, load_tokens(settings.cluster_token_file), load_identities(settings.identities))
+
+
+async def reload(settings: ApiSettings, api: Api) -> None:
+    try:
+        config = read_config(settings)
+        await api.ledger.configure(config.zones.pools)
+    except (UserError, StoreDown) as cause:
+        log.get("berth.api").error("reload refused, the old configuration stays", cause=str(cause))
+        return
+    api.config = config
+    log.get("berth.api").info("reloaded", zones=", ".join(config.zones.names))
+
+
+def on_hangup(tasks: asyncio.TaskGroup, reload_now: Callable[[], object]) -> None:
+    def hangup() -> None:
+        tasks.create_task(reload_now())  # type: ignore[arg-type]
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup)
+
+
+@asynccontextmanager
+async def open_engine(settings: ApiSettings, clock: Clock | None = None) -> AsyncIterator[Engine]:
+    """The database, migrated; SQLite only for one server at a time."""
+    async with AsyncExitStack() as stack:
+        if not settings.database.startswith("postgres"):
+            only_server(sqlite_path(settings.database), stack)
+        engine = await connect(settings.database, clock)
+        stack.push_async_callback(engine.close)
+        try:
+            await migrate(engine)
+        except StoreDown as cause:
+            where = without_password(settings.database)
+            raise UserError(f"The database {where} cannot be used: {cause}.") from cause
+        yield engine
+
+
+def only_server(path: Path, stack: AsyncExitStack) -> None:
+    """SQLite has one writing server: the lock goes with the process, however that ends."""
+    try:
+        lock = os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        stack.callback(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as cause:
+        raise UserError(f"Another server uses {path}; for several use PostgreSQL.") from cause
+    except OSError as cause:
+        raise UserError(f"The database {path} cannot be opened: {cause.strerror}.") from cause
+
+
+async def open_pepper(settings: ApiSettings, engine: Engine) -> Pepper:
+    """Made on first start; never made anew for a ledger whose secrets were sealed with another."""
+    async with engine.snapshot() as tx:
+        empty = not await tx.rows("SELECT 1 FROM addresses LIMIT 1")
+    return load_pepper(pepper_path(settings.database, settings.pepper_file), create=empty)
+
+
+def pepper_path(database: str, given: Path | None) -> Path:
+    if given is not None:
+        return given
+    if database.startswith("postgres"):
+        return Path("berth.pepper")
+    return Path(f"{sqlite_path(database)}.pepper")
+
+
+def _sweeper(settings: ApiSettings, ledger: Ledger) -> Sweeper:
+    duty_ms = round(max(3 * settings.sweep_seconds, 5.0) * 1000)
+    who = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return Sweeper(ledger, ClockGuard(), who, duty_ms, settings.history_days * 24 * 3600 * 1000)
+
+
+# Listening
+
+
+def bind(text: str) -> socket.socket:
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not colon or not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise UserError(f"--listen must be host:port, for example 127.0.0.1:3000, not {text!r}.")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, int(port)), family=family, backlog=1024)
+    except OSError as cause:
+        busy = cause.errno == errno.EADDRINUSE
+        why = "is in use by another process" if busy else f"cannot be used ({cause})"
+        raise UserError(f"{text} {why}; choose another with --listen.") from cause
+
+
+def address_of(bound: socket.socket, tls: Tls) -> str:
+    host, port = bound.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls.certificate else 'http'}://{shown}:{port}"
+
+
+@asynccontextmanager
+async def listening(api: Api, bound: socket.socket, settings: ApiSettings) -> AsyncIterator[None]:
+    server = web.Server(
+        api,
+        access_log=None,
+        keepalive_timeout=settings.limits.idle_seconds,
+        lingering_time=1.0,
+        auto_decompress=False,  # a small body stays small
+    )
+    runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, bound, ssl_context=ssl_context(settings.tls), backlog=1024).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def ssl_context(tls: Tls) -> ssl.SSLContext | None:
+    if tls.certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.client_ca is not None:
+            context.load_verify_locations(tls.client_ca)
+            context.verify_mode = ssl.CERT_OPTIONAL
+    except (OSError, ssl.SSLError) as cause:
+        raise UserError(f"The TLS files cannot be used: {cause}.") from cause
+    return context

@@ -1,0 +1,80 @@
+"""Everything the IPAM-API can be told, read once at start (cli/api.py fills it)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may ask of us. Rates and quotas are off at 0: behind a proxy all clients look alike."""
+
+    body_bytes: int = 64 * 1024
+    body_seconds: float = 10.0
+    request_seconds: float = 10.0
+    idle_seconds: float = 30.0  # also bounds how slowly headers may come
+    rate_per_second: float = 0.0  # per source address
+    wrong_secrets: int = 0  # in a row, per source and address, before it has to wait
+    quota: int = 0  # addresses per cluster, zone and family
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None  # with it, clients may (and under identities must) show a certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Ror:
+    """The stream of cluster events; off without a URL."""
+
+    url: str = ""
+    path: str = "/v2/events/listen"
+    token_file: Path | None = None
+    events: tuple[str, ...] = ("cluster.deleted",)
+    silence_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Splunk:
+    """The HTTP Event Collector; off unless URL, token and index are all given."""
+
+    url: str = ""
+    token_file: Path | None = None
+    index: str = ""
+    source: str = "vitistack:ipam-api"
+    queue_file: Path = Path("berth-splunk-queue.db")
+    queue_events: int = 100_000
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.url and self.token_file and self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Netbox:
+    """The mirror; off without a URL."""
+
+    url: str = ""
+    token_file: Path | None = None
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    listen: str = "127.0.0.1:3000"
+    database: str = "sqlite:///berth.db"
+    zones: Path | None = None
+    pepper_file: Path | None = None  # absent: beside the SQLite file, else ./berth.pepper
+    sweep_seconds: float = 30.0
+    pending_seconds: float = 120.0
+    history_days: int = 365
+    cluster_token_file: Path | None = None  # one token per line; absent or empty: the route is off
+    identities: Path | None = None  # absent: open mode, the secret is the proof
+    limits: Limits = field(default_factory=Limits)
+    tls: Tls = field(default_factory=Tls)
+    ror: Ror = field(default_factory=Ror)
+    splunk: Splunk = field(default_factory=Splunk)
+    netbox: Netbox = field(default_factory=Netbox)

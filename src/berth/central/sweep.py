@@ -1,0 +1,37 @@
+"""The sweep's clock: one pass every so often, in whichever replica has the duty; failures wait for the
+next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from berth import log
+from berth.central.metrics import ApiMetrics
+from berth.errors import StoreDown
+from berth.store.counts import count_states
+from berth.store.sweep import Sweeper, Swept
+
+
+async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await sweep_once(sweeper, metrics)
+        except StoreDown as cause:
+            log.get("berth.sweep").warning("sweep put off", cause=str(cause))
+
+
+async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
+    started = time.perf_counter()
+    swept = await sweeper.sweep()
+    metrics.swept(time.perf_counter() - started, swept.addresses, swept.held_back)
+    if swept.held_back == "ClockJumped":
+        log.get("berth.sweep").error(
+            "the clock jumped, nothing is freed until it is accepted with `berth ledger accept-clock`"
+        )
+    elif swept.entries:
+        log.get("berth.sweep").info("swept", entries=swept.entries, freed=swept.addresses)
+    metrics.states(*await count_states(sweeper.ledger.engine))
+    return swept

@@ -1,0 +1,147 @@
+"""`berth api`: the central IPAM-API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from berth import log
+from berth.central.serve import serve
+from berth.central.settings import ApiSettings, Limits, Netbox, Ror, Splunk, Tls
+from berth.cli.process import run_until_stopped
+from berth.errors import UserError
+
+EXAMPLES = """
+Run the IPAM-API: one durable ledger of addresses for many clusters.
+
+\b
+Examples:
+  berth api                                         SQLite in ./berth.db, port 3000
+  berth api --listen 127.0.0.1:0 --zones zones.yaml
+  berth api --database postgresql://berth@db/berth  several replicas
+"""
+
+
+def api(
+    listen: Annotated[str, typer.Option(envvar="BERTH_LISTEN", help="host:port; port 0: any free one.")] = (
+        "127.0.0.1:3000"
+    ),
+    database: Annotated[
+        str, typer.Option(envvar="BERTH_DATABASE", help="sqlite:///FILE or postgresql://…")
+    ] = "sqlite:///berth.db",
+    zones: Annotated[
+        Path | None, typer.Option(envvar="BERTH_ZONES", help="YAML; without it the three example zones.")
+    ] = None,
+    pepper_file: Annotated[
+        Path | None, typer.Option(envvar="BERTH_PEPPER_FILE", help="Key of the stored secrets; mode 0600.")
+    ] = None,
+    sweep_seconds: Annotated[
+        float, typer.Option(envvar="BERTH_SWEEP_SECONDS", help="How often lapsed addresses are freed.")
+    ] = 30.0,
+    pending_seconds: Annotated[
+        float,
+        typer.Option(envvar="BERTH_PENDING_SECONDS", help="How long a reservation waits for its Service."),
+    ] = 120.0,
+    history_days: Annotated[
+        int, typer.Option(envvar="BERTH_HISTORY_DAYS", help="How long history is kept.")
+    ] = 365,
+    cluster_token_file: Annotated[
+        Path | None,
+        typer.Option(envvar="BERTH_CLUSTER_TOKEN_FILE", help="One token per line; absent: no cluster route."),
+    ] = None,
+    identities: Annotated[
+        Path | None,
+        typer.Option(envvar="BERTH_IDENTITIES", help="YAML; absent: open, the secret is the proof."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(envvar="BERTH_TLS_CERT", help="Serve HTTPS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="BERTH_TLS_KEY")] = None,
+    client_ca: Annotated[
+        Path | None, typer.Option(envvar="BERTH_CLIENT_CA", help="Accept client certificates of this CA.")
+    ] = None,
+    body_bytes: Annotated[int, typer.Option(envvar="BERTH_BODY_BYTES", help="Largest body.")] = 64 * 1024,
+    body_seconds: Annotated[
+        float, typer.Option(envvar="BERTH_BODY_SECONDS", help="Time for a body to arrive.")
+    ] = 10.0,
+    request_seconds: Annotated[
+        float, typer.Option(envvar="BERTH_REQUEST_SECONDS", help="Time for an answer, then 503.")
+    ] = 10.0,
+    rate: Annotated[
+        float, typer.Option(envvar="BERTH_RATE", help="Requests a second per source address; 0: no limit.")
+    ] = 0.0,
+    wrong_secrets: Annotated[
+        int, typer.Option(envvar="BERTH_WRONG_SECRETS", help="Wrong secrets before a pause; 0: no limit.")
+    ] = 0,
+    quota: Annotated[
+        int, typer.Option(envvar="BERTH_QUOTA", help="Addresses per cluster, zone and family; 0: no limit.")
+    ] = 0,
+    ror_url: Annotated[str, typer.Option(envvar="BERTH_ROR_URL", help="Events of deleted clusters.")] = "",
+    ror_path: Annotated[str, typer.Option(envvar="BERTH_ROR_PATH")] = "/v2/events/listen",
+    ror_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_ROR_TOKEN_FILE")] = None,
+    ror_events: Annotated[
+        str, typer.Option(envvar="BERTH_ROR_EVENTS", help="Comma list of event names.")
+    ] = "cluster.deleted",
+    splunk_url: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_URL", help="HTTP Event Collector.")] = "",
+    splunk_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_SPLUNK_TOKEN_FILE")] = None,
+    splunk_index: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_INDEX")] = "",
+    splunk_queue: Annotated[
+        Path, typer.Option(envvar="BERTH_SPLUNK_QUEUE", help="File that keeps events until they are sent.")
+    ] = Path("berth-splunk-queue.db"),
+    splunk_queue_events: Annotated[int, typer.Option(envvar="BERTH_SPLUNK_QUEUE_EVENTS")] = 100_000,
+    netbox_url: Annotated[str, typer.Option(envvar="BERTH_NETBOX_URL", help="Mirror addresses there.")] = "",
+    netbox_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE")] = None,
+    netbox_tag: Annotated[str, typer.Option(envvar="BERTH_NETBOX_TAG")] = "",
+    log_level: Annotated[
+        str, typer.Option(envvar="BERTH_LOG_LEVEL", help="debug, info, warning, error.")
+    ] = "info",
+) -> None:
+    log.configure(log_level)
+    settings = ApiSettings(
+        listen=listen,
+        database=database,
+        zones=zones,
+        pepper_file=pepper_file,
+        sweep_seconds=_positive(sweep_seconds, "--sweep-seconds"),
+        pending_seconds=_positive(pending_seconds, "--pending-seconds"),
+        history_days=int(_positive(history_days, "--history-days")),
+        cluster_token_file=cluster_token_file,
+        identities=identities,
+        limits=Limits(
+            body_bytes=body_bytes,
+            body_seconds=body_seconds,
+            request_seconds=request_seconds,
+            rate_per_second=rate,
+            wrong_secrets=wrong_secrets,
+            quota=quota,
+        ),
+        tls=Tls(tls_cert, tls_key, client_ca),
+        ror=Ror(ror_url, ror_path, ror_token_file, tuple(_words(ror_events))),
+        splunk=Splunk(
+            splunk_url,
+            splunk_token_file,
+            splunk_index,
+            queue_file=splunk_queue,
+            queue_events=splunk_queue_events,
+        ),
+        netbox=Netbox(netbox_url, netbox_token_file, netbox_tag),
+    )
+    run_until_stopped(serve(settings, _announce))
+
+
+api.__doc__ = EXAMPLES
+
+
+def _positive(value: float, flag: str) -> float:
+    if not 0 < value < float("inf"):
+        raise UserError(f"{flag} must be a number above 0, not {value}.")
+    return value
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _announce(url: str) -> None:
+    """On standard output, so that a script can read which port was free."""
+    typer.echo(f"listening on {url}")

@@ -1,0 +1,107 @@
+"""Releases that are not the holder's own: a whole cluster's (by token or by ROR's event), an
+administrator's, and the undo of either. Each is one transaction under the locks of all pools; entries that
+deny external clean-up are left alone, and an expiry only ever comes nearer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from berth.leasing import holders
+from berth.leasing.holders import Entry, Identity
+from berth.store import rows
+from berth.store.engine import Engine, Transaction
+from berth.store.rows import Event, HolderRow
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRelease:
+    """How many entries of a cluster now expire, which were kept from it, and whether there were any."""
+
+    expired: int = 0
+    skipped: tuple[HolderRow, ...] = ()
+    found: int = 0
+    repeated: bool = False  # the event was seen before: nothing was done
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Release everything of one cluster."""
+
+    cluster_id: str
+    by: str  # cluster, ror or cli
+    event_id: str = ""  # of the message that asked for it; the same id never counts twice
+    at_once: bool = False  # an administrator may set retention aside …
+    include_denied: bool = False  # … and the deny flag
+
+
+async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
+    async with engine.transaction(slow=True) as tx:
+        now = (await tx.lock(None)).now
+        if order.event_id and not await first_sight(tx, order.event_id, now):
+            return ClusterRelease(repeated=True)
+        there = await rows.holders_by(tx, "cluster_id", [order.cluster_id])
+        skipped = tuple(row for row in there if row.entry.deny and not order.include_denied)
+        open_ = [row for row in there if order.include_denied or not row.entry.deny]
+        changed = await _change(tx, open_, _marking(order, now), (now, "marked", order.by))
+        return ClusterRelease(changed, skipped, len(there))
+
+
+def _marking(order: Order, now: int) -> Callable[[Entry], Entry]:
+    def mark(entry: Entry) -> Entry:
+        due = now if order.at_once else holders.after_retention(entry, now)
+        return holders.marked(entry, order.by, due)
+
+    return mark
+
+
+async def first_sight(tx: Transaction, event_id: str, now: int) -> bool:
+    """Note an event's id, in the transaction of its effect; False if it was noted before."""
+    sql = "INSERT INTO seen_events (id, at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING id"
+    return bool(await tx.rows(sql, event_id, now))
+
+
+async def release_entry(engine: Engine, address: str, who: Identity) -> bool:
+    """An administrator ends one entry now; the others on the address are not touched. False: no such
+    entry.
+    """
+    async with engine.transaction(slow=True) as tx:
+        now = (await tx.lock(None)).now
+        there = [row for row in await rows.holders_by(tx, "address", [address]) if row.entry.identity == who]
+        await _change(
+            tx,
+            there,
+            lambda entry: holders.marked(entry, "cli", now),
+            (now, "marked", "cli"),
+        )
+        return bool(there)
+
+
+async def undo(engine: Engine, chosen: Callable[[HolderRow], bool], column: str, value: str) -> int:
+    """Put back the expiry that a release took the place of; returns how many entries were changed."""
+    async with engine.transaction(slow=True) as tx:
+        now = (await tx.lock(None)).now
+        there = [row for row in await rows.holders_by(tx, column, [value]) if chosen(row)]
+        return await _change(tx, there, holders.unmarked, (now, "undone", ""))
+
+
+async def _change(
+    tx: Transaction,
+    there: Iterable[HolderRow],
+    edit: Callable[[Entry], Entry],
+    story: tuple[int, str, str],
+) -> int:
+    now, event, detail = story
+    pairs = [(row, replace(row, entry=edit(row.entry))) for row in there]
+    changed = [new for old, new in pairs if new.entry.expires_at != old.entry.expires_at]
+    await _write(tx, changed)
+    await rows.record(
+        tx, [Event(now, row.pool, row.address, event, 0, row.entry.identity, detail) for row in changed]
+    )
+    return len(changed)
+
+
+async def _write(tx: Transaction, changed: Sequence[HolderRow]) -> None:
+    if changed:
+        await tx.many(rows.UPSERT_HOLDER, [row.columns() for row in changed])

@@ -1,0 +1,96 @@
+"""What the ledger asks of a database, and which database a URL means. Statements are written once, in
+PostgreSQL's words; `sqlite.py` and `postgres.py` hold everything in which the two differ.
+
+A transaction begins by locking pool rows. Every writer of a pool does so, in every replica and command, so
+what happens under the lock is in order; unique rows still refuse a double if anything ever got past it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from berth.errors import UserError
+
+Row = Sequence[Any]
+
+
+@dataclass(slots=True)
+class Clock:
+    """UTC milliseconds. Tests move `shift_ms`; the guard of the sweep is there to notice such moves."""
+
+    shift_ms: int = 0
+
+    def system_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self.shift_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """What the lock of some pools tells: the database's time and each pool's revision."""
+
+    now: int
+    revisions: dict[str, int]
+
+
+class Transaction(Protocol):
+    """Statements of one transaction. Placeholders are $1, $2, …; lists go with `= ANY($n)`."""
+
+    async def lock(self, pools: Sequence[str] | None) -> Locked:
+        """Lock these pools (None: all), sorted, until the end of the transaction."""
+        ...
+
+    async def now(self) -> int: ...
+
+    async def rows(self, sql: str, *args: Any) -> list[Row]: ...
+
+    async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
+
+
+class Engine(Protocol):
+    """A database. `slow` transactions may take long and must not hold up the event loop."""
+
+    name: str
+    clock: Clock
+    one_lane: bool  # a single writer: one group commit for all pools
+
+    def transaction(self, *, slow: bool = False) -> AbstractAsyncContextManager[Transaction]: ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[Transaction]:
+        """One consistent view, read only, beside all writers."""
+        ...
+
+    async def script(self, text: str, *args: Any) -> None:
+        """Several statements of a migration in one transaction of their own, with a row for the version."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+async def connect(url: str, clock: Clock | None = None) -> Engine:
+    """The engine behind `sqlite:///path` or `postgresql://…`."""
+    from berth.store.postgres import Postgres  # each driver is loaded only where it is used
+    from berth.store.sqlite import Sqlite
+
+    if url.startswith(("postgresql://", "postgres://")):
+        return await Postgres.open(url, clock or Clock())
+    return await Sqlite.open(sqlite_path(url), clock or Clock())
+
+
+def sqlite_path(url: str) -> Path:
+    prefix = "sqlite:///"
+    if not url.startswith(prefix) or len(url) == len(prefix):
+        raise UserError(
+            f"--database: {without_password(url)!r} is neither sqlite:///FILE nor postgresql://HOST/NAME."
+        )
+    return Path(url.removeprefix(prefix))
+
+
+def without_password(url: str) -> str:
+    """A URL fit for a log: what stands before the host's @ is left out."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}".partition("?")[0]

@@ -1,0 +1,80 @@
+"""Notices a database clock that was moved: it is compared with one that nobody sets. After a jump nothing
+is freed until the two agree again, or a person accepts the new time (`berth ledger accept-clock`).
+
+The last time that was believed is kept in the database, with the boot it belongs to, so that a restart in
+the middle of a jump does not start from the wrong time. After a reboot only a step back can be told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+JUMP_MS = 120_000
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def monotonic_ms() -> int:
+    """Counts suspended time too, where the system has such a clock."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+
+
+def boot_id() -> str:
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A time that was believed: the database's, ours, and the boot ours counts from."""
+
+    database_ms: int
+    elapsed_ms: int
+    boot: str
+
+    def text(self) -> str:
+        return f"{self.database_ms} {self.elapsed_ms} {self.boot}"
+
+    @classmethod
+    def read(cls, text: str) -> Stamp | None:
+        parts = text.split()
+        if len(parts) != 3 or not all(part.lstrip("-").isdigit() for part in parts[:2]):
+            return None
+        return cls(int(parts[0]), int(parts[1]), parts[2])
+
+
+class ClockGuard:
+    """One per process."""
+
+    def __init__(self, elapsed_ms: Callable[[], int] = monotonic_ms, boot: str | None = None) -> None:
+        self._elapsed_ms = elapsed_ms
+        self._boot = boot if boot is not None else boot_id()
+        self._believed: Stamp | None = None
+        self.jumped = False
+
+    def believes(self, now: int, stored: str) -> Stamp | None:
+        """The stamp to keep, or None after a jump. `stored` is the one kept last, by whichever replica."""
+        current = Stamp(now, self._elapsed_ms(), self._boot)
+        self.jumped = self._is_jump(current, Stamp.read(stored))
+        if self.jumped:
+            return None
+        self._believed = current
+        return current
+
+    def _is_jump(self, current: Stamp, stored: Stamp | None) -> bool:
+        if stored is not None and stored.elapsed_ms < 0:
+            return False  # a person has accepted the clock as it is
+        base = stored if stored is not None and stored.boot == self._boot else self._believed
+        if base is not None:
+            passed = current.elapsed_ms - base.elapsed_ms
+            return abs((current.database_ms - base.database_ms) - passed) > JUMP_MS
+        return stored is not None and current.database_ms < stored.database_ms - JUMP_MS
+
+
+def accepted(now: int) -> str:
+    """The mark by which a person accepts the database's time."""
+    return Stamp(now, -1, "accepted").text()

@@ -1,0 +1,130 @@
+"""The SQL ledger: pools, leases, holders; one row per address, and that row refuses doubles.
+
+    async with Ledger.open(engine, rules, pools) as ledger:
+        answer = await ledger.submit(Register(...))
+
+Wishes of requests go through `submit` and are settled in groups (`lanes.py`, `book.py`). Everything an
+administrator or a clock does (cluster release, sweep, undo, …) is in files of its own beside this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from berth import log
+from berth.errors import StoreDown, Taken
+from berth.leasing.model import Pool
+from berth.leasing.usage import Usage
+from berth.store.book import Book, Rules
+from berth.store.engine import Engine, Transaction
+from berth.store.lanes import Lanes
+from berth.store.memory import Memory
+from berth.store.wishes import Answer, Wish, family_of, zone_of
+
+ATTEMPTS = 3
+ENSURE_POOL = "INSERT INTO pools (key, zone, family) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING"
+
+
+class Ledger:
+    """Opened once per process."""
+
+    def __init__(self, engine: Engine, rules: Rules) -> None:
+        self.engine = engine
+        self.rules = rules
+        self.memory = Memory()
+        self._lanes: Lanes | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, engine: Engine, rules: Rules, pools: Mapping[str, Pool]) -> AsyncIterator[Ledger]:
+        """Everything held is read before the first wish is served."""
+        ledger = cls(engine, rules)
+        await ledger.configure(pools)
+        async with asyncio.TaskGroup() as tasks:
+            ledger._lanes = Lanes(tasks, ledger._settle, one_lane=engine.one_lane)
+            yield ledger
+
+    async def configure(self, pools: Mapping[str, Pool]) -> None:
+        """Serve these pools from now on, and those that still have addresses from before."""
+        async with self.engine.transaction(slow=True) as tx:
+            wanted = [(key, zone_of(key), family_of(key)) for key in sorted(pools)]
+            await tx.many(ENSURE_POOL, wanted)
+            stored = [row[0] for row in await tx.rows("SELECT key FROM pools ORDER BY key")]
+        changed = self.memory.configure({key: pools.get(key, Pool(key)) for key in stored})
+        # A prefix may have come to a pool together with addresses that another pool gave out.
+        async with self.engine.snapshot() as tx:
+            await self.memory.load(tx, changed)
+
+    async def submit(self, wish: Wish) -> Answer:
+        """Settle a wish. StoreDown: nothing is known to have happened; asking again is safe."""
+        if self._lanes is None:
+            raise StoreDown("the ledger is not open")
+        if not self.memory.known(wish.pool):
+            assert wish.otherwise is not None, "a pool nobody configured"
+            return wish.otherwise
+        return await self._lanes.submit(wish)
+
+    async def refresh(self) -> None:
+        """Bring memory to what all replicas and commands have done."""
+        async with self.engine.transaction() as tx:
+            locked = await tx.lock(None)
+            await self.memory.catch_up(tx, locked.revisions)
+
+    @property
+    def waiting(self) -> int:
+        return self._lanes.waiting if self._lanes else 0
+
+    def usage(self) -> dict[str, Usage]:
+        return self.memory.usage()
+
+    async def _settle(self, wishes: Sequence[Wish]) -> list[Answer]:
+        """One group, tried again when the picture was wrong or the connection was cut: wishes are
+        idempotent.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._settle_once(wishes)
+            except (Taken, StoreDown) as cause:
+                if isinstance(cause, Taken):
+                    self.memory.forget({wish.pool for wish in wishes})
+                if attempt == ATTEMPTS:
+                    raise StoreDown(str(cause)) from cause
+                log.get("berth.store").warning("settling again", cause=cause.reason, attempt=attempt)
+        raise AssertionError("unreachable")
+
+    async def _settle_once(self, wishes: Sequence[Wish]) -> list[Answer]:
+        book: Book | None = None
+        try:
+            async with self.engine.transaction() as tx:
+                book, answers, revisions = await self._settle_in(tx, wishes)
+        except BaseException:
+            # Not committed, or not known to be: let go in memory and see from the revision what happened.
+            # Where others write too, they may have been quicker than this line; then only reading anew helps.
+            if book is not None:
+                self._let_go(book)
+                if not self.engine.one_lane:
+                    self.memory.forget({row.pool for row in book.added.values()})
+            raise
+        self.memory.committed(revisions, book.epoch)
+        return answers
+
+    async def _settle_in(
+        self, tx: Transaction, wishes: Sequence[Wish]
+    ) -> tuple[Book, list[Answer], dict[str, int]]:
+        locked = await tx.lock(sorted({wish.pool for wish in wishes}))
+        await self.memory.catch_up(tx, locked.revisions)
+        book = Book(locked.now, self.rules, self.memory, self.memory.epoch)
+        try:
+            await book.read(tx, wishes)
+            answers = [book.settle(wish) for wish in wishes]
+            return book, answers, await book.write(tx)
+        except BaseException:
+            self._let_go(book)
+            raise
+
+    def _let_go(self, book: Book) -> None:
+        for _, address in book.taken:
+            self.memory.freed(address)
+        book.taken.clear()

@@ -1,0 +1,137 @@
+"""What the ledger remembers of its pools: one Space each, so that the next free address costs the same in
+an empty and in a nearly full zone. It is a picture, not the truth: under the pool's lock it is compared
+with the pool's revision, and what other replicas and commands did since is read from the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from berth.errors import Taken
+from berth.leasing.decide import Grant, decide
+from berth.leasing.model import Claim, Pool, Reason
+from berth.leasing.space import Space
+from berth.leasing.usage import Usage
+from berth.net import Block, Family, parse_block
+from berth.store.engine import Transaction
+from berth.store.wishes import Refused, family_of
+
+NEWCOMER = "(newcomer)"
+UNKNOWN = -1
+
+
+class Memory:
+    """Spaces by pool, with the revision each one shows."""
+
+    def __init__(self) -> None:
+        self.spaces: dict[str, Space] = {}
+        self.revisions: dict[str, int] = {}
+        self.epoch = 0  # grows when spaces are replaced: what was taken in the old ones may be missing
+
+    # What the pools are
+
+    def configure(self, pools: Mapping[str, Pool]) -> list[str]:
+        """Take the pools' new shapes; returns those that changed. A pool that left the configuration stays,
+        without ranges: what is held there is still held."""
+        for key in self.spaces.keys() - pools.keys():
+            self.spaces[key].edit(Pool(key))
+        changed = []
+        for key, pool in pools.items():
+            if key not in self.spaces:
+                self.spaces[key] = Space(pool)
+                self.revisions[key] = UNKNOWN
+            elif self.spaces[key].pool != pool:
+                self.spaces[key].edit(pool)
+            else:
+                continue
+            changed.append(key)
+        return changed
+
+    def known(self, key: str) -> bool:
+        return key in self.spaces
+
+    def usage(self) -> dict[str, Usage]:
+        return {key: space.usage() for key, space in self.spaces.items()}
+
+    # What is taken
+
+    async def load(self, tx: Transaction, only: Iterable[str] | None = None) -> None:
+        """Read everything that is held. Other zones' addresses count too: a prefix may have moved."""
+        revisions = {row[0]: row[1] for row in await tx.rows("SELECT key, revision FROM pools")}
+        held = await tx.rows("SELECT address, pool FROM addresses")
+        fresh = {key: Space(self.spaces[key].pool) for key in (self.spaces if only is None else only)}
+        for address, pool in held:
+            adopt_everywhere(fresh, parse_block(address), pool)
+        self.epoch += 1
+        for key, space in fresh.items():
+            self.spaces[key] = space
+            self.revisions[key] = revisions.get(key, UNKNOWN)
+
+    async def catch_up(self, tx: Transaction, revisions: Mapping[str, int]) -> None:
+        """Bring the spaces of locked pools to what the database holds."""
+        for key, revision in revisions.items():
+            if self.revisions.get(key, UNKNOWN) != revision and key in self.spaces:
+                await self._catch_up(tx, key, revision)
+
+    async def _catch_up(self, tx: Transaction, key: str, revision: int) -> None:
+        since = self.revisions.get(key, UNKNOWN)
+        oldest = await tx.rows("SELECT min(id) FROM history")
+        if since == UNKNOWN or revision < since or (oldest[0][0] or 0) > since + 1:
+            return await self.load(tx, [key])
+        feed = "SELECT address, effect FROM history WHERE pool = $1 AND id > $2 AND effect <> 0 ORDER BY id"
+        for address, effect in await tx.rows(feed, key, since):
+            self.apply(key, address, effect)
+        self.revisions[key] = revision
+        return None
+
+    def apply(self, key: str, address: str, effect: int) -> None:
+        if effect > 0:
+            self.spaces[key].adopt(parse_block(address), address)
+        else:
+            self.freed(address)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Something did not fit: read these pools anew next time."""
+        for key in keys:
+            self.revisions[key] = UNKNOWN
+
+    def committed(self, revisions: Mapping[str, int], epoch: int) -> None:
+        """The spaces already show what was committed up to these revisions."""
+        if epoch != self.epoch:
+            return
+        for key, revision in revisions.items():
+            if self.revisions[key] != UNKNOWN:
+                self.revisions[key] = max(revision, self.revisions[key])
+
+    # What is free
+
+    def next_free(self, key: str) -> str | Refused:
+        decision = decide(Claim(NEWCOMER, family=Family(family_of(key))), [self.spaces[key]])
+        if isinstance(decision, Grant):
+            return decision.block.address
+        return Refused(Reason.POOL_EXHAUSTED)
+
+    def refusal_of(self, key: str, address: str) -> Refused | None:
+        """Why a certain address that nobody holds cannot be had; None when it can."""
+        space, block = self.spaces[key], parse_block(address)
+        if not space.contains(block):
+            return Refused(Reason.PIN_OUTSIDE)
+        if not space.is_free(block):
+            # The database says nobody has it: the picture is wrong, not the wish.
+            raise Taken(block)
+        return None
+
+    def take(self, key: str, address: str) -> None:
+        self.spaces[key].take(parse_block(address), address)
+
+    def freed(self, address: str) -> None:
+        block: Block = parse_block(address)
+        for space in self.spaces.values():
+            space.release(block)
+
+
+def adopt_everywhere(spaces: Mapping[str, Space], block: Block, pool: str) -> None:
+    """An address counts in its own pool, and in any other that its prefix has moved to."""
+    for key, space in spaces.items():
+        if key == pool or (family_of(key) == block.family and space.contains(block)):
+            space.adopt(block, block.address)

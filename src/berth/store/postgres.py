@@ -1,0 +1,153 @@
+"""PostgreSQL through asyncpg, for several replicas. Pool rows are locked with FOR UPDATE, so correctness
+needs neither SERIALIZABLE nor luck. A connection that was cut, or cancelled inside a transaction, is thrown
+away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import asyncpg
+
+from berth.errors import StoreDown, Taken, UserError
+from berth.store.engine import Clock, Locked, Row, without_password
+
+NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+SESSION = {
+    "application_name": "berth",
+    "synchronous_commit": "on",  # acknowledged is durable, whatever the server's default
+    "statement_timeout": "30s",
+    "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": "30s",
+    "default_transaction_isolation": "read committed",
+}
+CONNECT_SECONDS = 5.0
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """asyncpg's errors in ours: a double, or a database that cannot answer now."""
+    try:
+        yield
+    except asyncpg.IntegrityConstraintViolationError as cause:
+        raise Taken(cause.constraint_name or "a row") from cause
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as cause:
+        raise StoreDown(f"PostgreSQL: {type(cause).__name__}") from cause
+
+
+class PostgresTransaction:
+    """One transaction on one connection."""
+
+    def __init__(self, connection: Any, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+
+    async def lock(self, pools: Sequence[str] | None) -> Locked:
+        which, args = ("", []) if pools is None else ("WHERE key = ANY($1)", [list(pools)])
+        sql = f"SELECT key, revision, {NOW} FROM pools {which} ORDER BY key FOR UPDATE"
+        found = await self.rows(sql, *args)
+        now = found[-1][2] + self._clock.shift_ms if found else await self.now()
+        return Locked(now, {row[0]: row[1] for row in found})
+
+    async def now(self) -> int:
+        found = await self.rows(f"SELECT {NOW}")
+        return int(found[0][0]) + self._clock.shift_ms
+
+    async def rows(self, sql: str, *args: Any) -> list[Row]:
+        with translated_errors():
+            found: list[Row] = await self._connection.fetch(sql, *args)
+            return found
+
+    async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        with translated_errors():
+            await self._connection.executemany(sql, rows)
+
+
+class Postgres:
+    """A pool of connections; it is filled when first used, so an API may start before its database."""
+
+    name = "postgresql"
+    one_lane = False
+
+    def __init__(self, pool: Any, clock: Clock) -> None:
+        self.clock = clock
+        self._pool = pool
+
+    @classmethod
+    async def open(cls, url: str, clock: Clock) -> Postgres:
+        try:
+            pool = await asyncpg.create_pool(
+                url, min_size=0, max_size=10, timeout=CONNECT_SECONDS, server_settings=SESSION
+            )
+        except (ValueError, asyncpg.InterfaceError, OSError) as cause:
+            raise UserError(f"--database {without_password(url)}: {cause}.") from cause
+        return cls(pool, clock)
+
+    @asynccontextmanager
+    async def transaction(self, *, slow: bool = False) -> AsyncIterator[PostgresTransaction]:
+        """`slow` makes no difference here: the work is done elsewhere."""
+        async with self._connection() as connection:
+            with translated_errors():
+                await connection.execute("BEGIN")
+            try:
+                yield PostgresTransaction(connection, self.clock)
+                with translated_errors():
+                    await asyncio.shield(connection.execute("COMMIT"))
+            except (Taken, StoreDown):
+                await roll_back(connection)
+                raise
+            except BaseException:
+                connection.terminate()
+                raise
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[PostgresTransaction]:
+        async with self._connection() as connection:
+            try:
+                with translated_errors():
+                    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield PostgresTransaction(connection, self.clock)
+            finally:
+                await roll_back(connection)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        with translated_errors():
+            connection = await self._pool.acquire(timeout=CONNECT_SECONDS)
+        try:
+            yield connection
+        finally:
+            await self._pool.release(connection)
+
+    async def script(self, text: str, *args: Any) -> None:
+        async with self.transaction() as tx:
+            # One replica migrates, the others wait and then find the work done.
+            await tx.rows("SELECT pg_advisory_xact_lock(7203861)")
+            if await tx.rows("SELECT 1 FROM schema_versions WHERE version = $1", args[0]):
+                return
+            with translated_errors():
+                await tx._connection.execute(text)
+            await tx.rows(
+                "INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)", *args
+            )
+
+    async def close(self) -> None:
+        """Give connections a moment to end well, then end them."""
+        try:
+            await asyncio.wait_for(self._pool.close(), 3)
+        except TimeoutError:
+            self._pool.terminate()
+
+
+async def roll_back(connection: Any) -> None:
+    """Undo; a connection that cannot even do that is not used again."""
+    try:
+        await asyncio.wait_for(connection.execute("ROLLBACK"), 2)
+    except asyncio.CancelledError:
+        connection.terminate()
+        raise
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        connection.terminate()

@@ -1,0 +1,150 @@
+"""Rows of the ledger and the statements that read and write them. Values on one side, columns on the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from berth.leasing.holders import Entry, Identity
+from berth.store.engine import Row, Transaction
+from berth.store.secrets import Seal
+
+ADDRESS = "address, pool, uid, key_id, salt, digest, registered_at"
+HOLDER = (
+    "address, identity, pool, service_name, namespace_id, cluster_id, retention_days, deny, uid, "
+    "expires_at, pending, marked_by, expires_before"
+)
+HISTORY = "at, pool, address, event, effect, service_name, namespace_id, cluster_id, detail"
+
+INSERT_ADDRESS = f"INSERT INTO addresses ({ADDRESS}) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+RESEAL = "UPDATE addresses SET key_id = $2, salt = $3, digest = $4 WHERE address = $1"
+UPSERT_HOLDER = f"""INSERT INTO holders ({HOLDER})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+ON CONFLICT (address, identity) DO UPDATE SET retention_days = excluded.retention_days, deny = excluded.deny,
+  uid = excluded.uid, expires_at = excluded.expires_at, pending = excluded.pending,
+  marked_by = excluded.marked_by, expires_before = excluded.expires_before"""
+INSERT_HISTORY = f"INSERT INTO history ({HISTORY}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+INSERT_OUTBOX = "INSERT INTO outbox (at, kind, address, pool, uid) VALUES ($1, $2, $3, $4, $5)"
+ADVANCE = """UPDATE pools SET revision = coalesce(
+    (SELECT max(id) FROM history WHERE history.pool = pools.key AND history.effect <> 0), revision)
+WHERE key = ANY($1) RETURNING key, revision"""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRow:
+    """One address that is taken."""
+
+    address: str
+    pool: str
+    uid: str
+    seal: Seal
+    registered_at: int
+
+    @classmethod
+    def read(cls, row: Row) -> AddressRow:
+        address, pool, uid, key_id, salt, digest, registered_at = row
+        return cls(address, pool, uid, Seal(key_id, salt, digest), registered_at)
+
+    def columns(self) -> tuple[Any, ...]:
+        seal = self.seal
+        return (
+            self.address,
+            self.pool,
+            self.uid,
+            seal.key_id,
+            seal.salt,
+            seal.digest,
+            self.registered_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HolderRow:
+    """One holder on one address."""
+
+    address: str
+    pool: str
+    entry: Entry
+
+    @classmethod
+    def read(cls, row: Row) -> HolderRow:
+        address, _, pool, service, namespace, cluster, days, deny, uid, expires, pending, by, before = row
+        identity = Identity(service, namespace, cluster)
+        return cls(address, pool, Entry(identity, days, bool(deny), uid, expires, bool(pending), by, before))
+
+    def columns(self) -> tuple[Any, ...]:
+        entry, who = self.entry, self.entry.identity
+        return (
+            self.address,
+            who.key,
+            self.pool,
+            who.service_name,
+            who.namespace_id,
+            who.cluster_id,
+            entry.retention_days,
+            int(entry.deny),
+            entry.uid,
+            entry.expires_at,
+            int(entry.pending),
+            entry.marked_by,
+            entry.expires_before,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of history."""
+
+    at: int
+    pool: str
+    address: str
+    event: str
+    effect: int = 0
+    who: Identity | None = None
+    detail: str = ""
+
+    @classmethod
+    def read(cls, row: Row) -> Event:
+        at, pool, address, event, effect, service, namespace, cluster, detail = row
+        who = Identity(service, namespace, cluster) if service or namespace or cluster else None
+        return cls(at, pool, address, event, effect, who, detail)
+
+    def columns(self) -> tuple[Any, ...]:
+        who = self.who or Identity("", "", "")
+        return (
+            self.at,
+            self.pool,
+            self.address,
+            self.event,
+            self.effect,
+            who.service_name,
+            who.namespace_id,
+            who.cluster_id,
+            self.detail,
+        )
+
+
+async def addresses(tx: Transaction, which: Sequence[str]) -> list[AddressRow]:
+    found = await tx.rows(f"SELECT {ADDRESS} FROM addresses WHERE address = ANY($1)", list(which))
+    return [AddressRow.read(row) for row in found]
+
+
+async def holders_by(tx: Transaction, column: str, which: Sequence[str]) -> list[HolderRow]:
+    """Entries by `address`, `identity` or `cluster_id`."""
+    found = await tx.rows(f"SELECT {HOLDER} FROM holders WHERE {column} = ANY($1)", list(which))
+    return [HolderRow.read(row) for row in found]
+
+
+async def record(tx: Transaction, events: Iterable[Event]) -> None:
+    await tx.many(INSERT_HISTORY, [event.columns() for event in events])
+
+
+async def advance(tx: Transaction, pools: Iterable[str]) -> dict[str, int]:
+    """Let the pools' revisions follow the history just written; returns the new ones."""
+    which = sorted(set(pools))
+    if not which:
+        return {}
+    return {row[0]: row[1] for row in await tx.rows(ADVANCE, which)}
