@@ -181,7 +181,7 @@ class ClaimLife:
     async def _refuse(self, claim: Object, ref: Ref, serve: Serve, refusal: Refusal) -> Outcome:
         for desk in serve.desks:
             pin = serve.claim.pin or desk.space.pool.reservations.get(serve.claim.name)
-            desk.wait(claim, ref, pin)
+            desk.wait(claim, ref, pin, serve.claim.length)
         await self._write_status(claim, self._book.refused_status(claim, refusal))
         self._say(claim, ref, str(refusal.reason), self._book.message(refusal))
         self._metrics.decided(self._book.dialect, "refusal", str(refusal.reason))

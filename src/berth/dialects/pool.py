@@ -2,7 +2,8 @@
 
 One desk per pool object. Claims that were refused leave their name here instead of asking again and again:
 when an address comes free, the oldest of them is woken, and whoever waits for that very address; each that is
-served wakes the next while there is room. A waiting claim costs nothing until then.
+served wakes the next while there is room. A waiting claim costs nothing until then. Claims for blocks of
+different lengths stand in different lines: one that waits for a large block holds up nobody who wants a small one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from berth.kube.meta import Ref
-from berth.leasing.model import Pool
+from berth.leasing.choose import choose
+from berth.leasing.model import Claim, Pool
 from berth.leasing.space import SOMEONE, Space
 from berth.net import Block
 
@@ -23,8 +25,8 @@ class Desk:
     def __init__(self, pool: Pool, wake: Callable[[Ref], None]) -> None:
         self.space = Space(pool)
         self._wake = wake
-        self._line: list[Order] = []
-        self._in_line: dict[Ref, Order] = {}
+        self._lines: dict[int | None, list[Order]] = {}  # by the length waited for; None: one address
+        self._in_line: dict[Ref, tuple[int | None, Order]] = {}
         self._pinned: dict[Ref, Block] = {}
 
     def edit(self, pool: Pool) -> None:
@@ -42,37 +44,46 @@ class Desk:
         if self.space.release(block, holder):
             self._freed(block)
 
-    def wait(self, claim: dict[str, Any], ref: Ref, pin: Block | None) -> None:
+    def wait(self, claim: dict[str, Any], ref: Ref, pin: Block | None, length: int | None = None) -> None:
         """Remember a refused claim until something comes free."""
         if pin is not None:
             self._pinned[ref] = pin
         elif ref not in self._in_line:
             meta = claim["metadata"]
             order = (meta.get("creationTimestamp", ""), meta["name"], ref)
-            self._in_line[ref] = order
-            insort(self._line, order)
+            self._in_line[ref] = (length, order)
+            insort(self._lines.setdefault(length, []), order)
 
     def leave(self, ref: Ref) -> None:
         """The claim is served or gone. If it leaves with space to spare, the next in line may have it."""
         self._pinned.pop(ref, None)
-        order = self._in_line.pop(ref, None)
-        if order is not None:
-            self._line.remove(order)
-            self._wake_next()
+        if ref in self._in_line:
+            length, order = self._in_line.pop(ref)
+            self._lines[length].remove(order)
+            if self._lines[length]:
+                self._wake_first(length)
+            else:
+                del self._lines[length]
 
     def waits(self, ref: Ref) -> bool:
         return ref in self._in_line or ref in self._pinned
 
     def wake_all(self) -> None:
-        self._ring([*self._pinned, *(ref for *_, ref in self._line)])
+        self._ring([*self._pinned, *(ref for line in self._lines.values() for *_, ref in line)])
 
     def _freed(self, block: Block) -> None:
         self._ring([ref for ref, pin in self._pinned.items() if pin.overlaps(block)])
-        self._wake_next()
+        for length in list(self._lines):
+            self._wake_first(length)
 
-    def _wake_next(self) -> None:
-        if self._line and self.space.usage().free:
-            self._wake(self._line[0][2])
+    def _wake_first(self, length: int | None) -> None:
+        if self._has_room(length):
+            self._wake(self._lines[length][0][2])
+
+    def _has_room(self, length: int | None) -> bool:
+        if length is None:
+            return self.space.usage().free > 0
+        return choose(Claim("", length=length), self.space) is not None
 
     def _ring(self, refs: Iterable[Ref]) -> None:
         for ref in refs:
