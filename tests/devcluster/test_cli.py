@@ -17,7 +17,7 @@ from tests.support.processes import mentioning, wait_until
 
 from berth.devcluster import Binaries
 
-COMMAND = [sys.executable, "-m", "berth.cli.devcluster"]
+COMMAND = [sys.executable, "-m", "berth.cli.main", "devcluster"]
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -142,16 +141,3 @@ def _wide() -> Console:
     """Paths are for copying: never cut them to the width of a pipe."""
     console = Console()
     return console if console.is_terminal else Console(width=400)
-
-
-def main() -> None:
-    """`python -m berth.cli.devcluster`, the same as `berth devcluster`."""
-    try:
-        app(prog_name="berth devcluster")
-    except UserError as error:
-        typer.echo(f"berth: {error}", err=True)
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -57,6 +57,11 @@ def etcd(plane: Plane, *, durable: bool) -> list[str]:
         *(f"--{role}cert-file={server[0]}" for role in ("", "peer-")),
         *(f"--{role}key-file={server[1]}" for role in ("", "peer-")),
         *(f"--{role}trusted-ca-file={plane.pki.ca}" for role in ("", "peer-")),
+        # A single member waits for one election timeout before it dares to lead; nobody else could.
+        "--heartbeat-interval=20",
+        "--election-timeout=200",
+        # Benchmarks write more between two compactions than the default allows.
+        f"--quota-backend-bytes={8 << 30}",
         "--client-cert-auth",
         "--peer-client-cert-auth",
         # Without fsync a killed process loses nothing, only a crash of the whole machine would.
