@@ -8,6 +8,7 @@ Each function is given what is free (a `Ground`, one family of a pool) and an or
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from random import Random
 
 from berth.leasing.ground import Ground
@@ -20,16 +21,25 @@ Chooser = Callable[[Space, Ground, int, Random | None], int | None]
 
 def choose(claim: Claim, space: Space, random: Random | None = None) -> Block | None:
     """The block this space would give, from the family the claim names or else the pool prefers."""
-    chooser = CHOOSERS[space.pool.strategy]
-    best: Block | None = None
-    best_range = -1
-    for ground in space.grounds_for(claim.family):
-        length = ground.width if claim.length is None else claim.length
-        if 0 <= length <= ground.width:
-            place = chooser(space, ground, ground.width - length, random)
-            if place is not None and (best is None or place >> ground.width < best_range):
-                best, best_range = ground.block_of(place, length), place >> ground.width
-    return best
+    grounds = space.grounds_for(claim.family)
+    if len(grounds) == 1:
+        ground = grounds[0]
+        place = _place(claim.length, space, ground, random)
+        return None if place is None else ground.block_of(place, claim.length)
+    found = [(_place(claim.length, space, ground, random), ground) for ground in grounds]
+    best = min(
+        ((place >> ground.width, place, ground) for place, ground in found if place is not None),
+        key=itemgetter(0),
+        default=None,
+    )
+    return None if best is None else best[2].block_of(best[1], claim.length)
+
+
+def _place(length: int | None, space: Space, ground: Ground, random: Random | None) -> int | None:
+    order = 0 if length is None else ground.width - length
+    if not 0 <= order <= ground.width:
+        return None
+    return CHOOSERS[space.pool.strategy](space, ground, order, random)
 
 
 def first(space: Space, ground: Ground, order: int, random: Random | None) -> int | None:
@@ -61,7 +71,7 @@ def round_robin(space: Space, ground: Ground, order: int, random: Random | None)
 
 def _below(bound: int, random: Random) -> int:
     """Evenly among 0..bound-1, for bounds beyond what floats can count."""
-    bits = bound.bit_length()
+    bits = (bound - 1).bit_length()
     number = random.getrandbits(bits)
     while number >= bound:
         number = random.getrandbits(bits)

@@ -19,7 +19,7 @@ from random import Random
 from typing import NamedTuple, TypeAlias
 
 from berth.leasing.choose import choose
-from berth.leasing.model import Claim, Reason, Strategy
+from berth.leasing.model import Claim, Reason
 from berth.leasing.space import Space
 from berth.net import Block
 
@@ -36,7 +36,7 @@ class Grant(NamedTuple):
         """Take the block in memory, and move the round robin's cursor if that chose it."""
         space, block = self.space, self.block
         space.take(block, self.holder)
-        if self.chosen and space.pool.strategy is Strategy.ROUND_ROBIN:
+        if space.goes_round and self.chosen:
             space.move_cursor(block)
 
 

@@ -21,6 +21,7 @@ from berth.net.freeblocks import FreeBlocks
 from berth.net.gaps import Gaps
 
 BY_BLOCKS = frozenset({Strategy.BEST_FIT, Strategy.ROUND_ROBIN})
+new_tuple = tuple.__new__  # a third of the time Block() takes
 
 
 class Ground:
@@ -35,6 +36,7 @@ class Ground:
         "family",
         "gaps",
         "preference",
+        "top",
         "width",
     )
 
@@ -45,6 +47,7 @@ class Ground:
         self.preference = preference  # which family comes first in the pool's ranges
         self.family = family
         self.width = family.width
+        self.top = family.top
         self._firsts = [piece.first for _, piece in pieces]
         self._lasts = [piece.last for _, piece in pieces]
         self._bases = [index << family.width for index, _ in pieces]
@@ -65,7 +68,7 @@ class Ground:
 
     def _as_blocks(self) -> FreeBlocks:
         runs = sorted((base + first, base + last) for base, first, last in self._pieces())
-        blocks = FreeBlocks(self.family.width, runs)
+        blocks = FreeBlocks(self.width, runs)
         assert self.gaps is not None
         free = list(self.gaps)
         for first, last in _between(runs, free):
@@ -85,8 +88,10 @@ class Ground:
             self._roomiest = max(order for run in runs for _, order in aligned_runs(*run))
         return self._roomiest
 
-    def block_of(self, place: int, length: int) -> Block:
-        return Block(self.family, place & self.family.top, length)
+    def block_of(self, place: int, length: int | None = None) -> Block:
+        if length is None:
+            length = self.width
+        return new_tuple(Block, (self.family, place & self.top, length))
 
     def lowest(self, order: int, at: int = 0) -> int | None:
         """The lowest free place from `at` on where a block of this order starts."""
@@ -147,7 +152,7 @@ class Ground:
         """The lowest address of the block that is ground and not free: there a lease starts."""
         for place, order in self._parts(block.first, block.last):
             if not self._covers(place, order):
-                return self._first_taken(place, order) & self.family.top
+                return self._first_taken(place, order) & self.top
         return None
 
     def _first_taken(self, place: int, order: int) -> int:

@@ -28,8 +28,9 @@ class Leases:
 
     def holder_at(self, block: Block) -> str | None:
         """Who holds exactly this block?"""
-        holders = self._holders[block.family].get(block.length)
-        return None if holders is None else holders.get(block.first)
+        family, first, length = block
+        holders = self._holders[family].get(length)
+        return None if holders is None else holders.get(first)
 
     def of(self, holder: str) -> tuple[Block, ...]:
         found = self._blocks.get(holder)
@@ -44,7 +45,8 @@ class Leases:
         if holders is None:
             holders = self._holders[family][length] = {}
         holders[first] = holder
-        self.note(block, holder)
+        if self._blocks.setdefault(holder, block) is not block:
+            self._note_another(block, holder)
 
     def remove(self, block: Block, holder: str) -> None:
         """The block must be this holder's."""

@@ -37,6 +37,7 @@ class Space:
         "_reserved_used",
         "_total",
         "cursors",
+        "goes_round",
         "grounds",
         "pool",
         "random",
@@ -50,6 +51,7 @@ class Space:
         self.pool = pool
         self.grounds: dict[Family, Ground] = lay_out(pool)
         self._grounds = tuple(sorted(self.grounds.values(), key=lambda ground: ground.preference))
+        self.goes_round = pool.strategy is Strategy.ROUND_ROBIN
         self.random = Random() if pool.strategy is Strategy.RANDOM else None
         self._total = RangeSet(pool.ranges).minus(RangeSet(pool.exclusions))
         reserved = RangeSet(block.range for block in pool.reservations.values())

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 ORDER = 6  # a cell is 2**6 numbers
 ALL = (1 << (1 << ORDER)) - 1
 GRID = tuple(sum(1 << bit for bit in range(0, 64, 1 << k)) for k in range(ORDER + 1))
+_EACH_2, _EACH_4, _EACH_8, _EACH_16, _EACH_32 = GRID[1:ORDER]
 
 
 def mask(offset: int, order: int) -> int:
@@ -27,12 +28,25 @@ def holes(bits: int, order: int) -> int:
 
 
 def widest(bits: int) -> int:
-    """The order of the largest aligned hole, -1 if there is none."""
-    order = -1
-    while bits:
-        order += 1
-        bits &= bits >> (1 << order) & GRID[min(order + 1, ORDER)]
-    return order
+    """The order of the largest aligned hole, -1 if there is none. Unrolled: every change of a cell asks."""
+    if not bits:
+        return -1
+    bits &= bits >> 1 & _EACH_2
+    if not bits:
+        return 0
+    bits &= bits >> 2 & _EACH_4
+    if not bits:
+        return 1
+    bits &= bits >> 4 & _EACH_8
+    if not bits:
+        return 2
+    bits &= bits >> 8 & _EACH_16
+    if not bits:
+        return 3
+    bits &= bits >> 16
+    if not bits & _EACH_32:
+        return 4
+    return 6 if bits & bits >> 32 & 1 else 5
 
 
 def lowest(bits: int) -> int:

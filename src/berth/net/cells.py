@@ -20,12 +20,13 @@ WHOLE_CELL = ((0, ORDER),)
 
 
 class Cells:
-    __slots__ = ("_bits", "_filed", "_parts")
+    __slots__ = ("_bits", "_filed", "_parts", "_wide")
 
     def __init__(self) -> None:
         self._bits: dict[int, int] = {}
         self._parts: dict[int, tuple[tuple[int, int], ...]] = {}  # cells that are not all ground
-        self._filed = [[SortedInts() for _ in range(ORDER + 1)] for _ in range(ORDER + 1)]
+        self._filed = [[SortedInts() for _ in range(ORDER)] for _ in range(ORDER + 1)]  # [part's][hole's order]
+        self._wide = [0] * (ORDER + 1)  # bit k of a part's order: some part has a widest hole of order k
 
     @property
     def has_fragments(self) -> bool:
@@ -64,8 +65,11 @@ class Cells:
         filed = self._filed[order]
         if 0 <= old < ORDER:
             filed[old].remove(first)
+            if not filed[old]:
+                self._wide[order] ^= 1 << old
         if 0 <= new < ORDER:
             filed[new].add(first)
+            self._wide[order] |= 1 << new
 
     def lowest_hole(self, order: int, parts: range, at: int) -> int | None:
         """The lowest hole of this order, from `at` on, in a part whose order is in `parts`."""
@@ -90,10 +94,12 @@ class Cells:
     def _lowest_part(self, order: int, parts: range, at: int) -> int | None:
         best: int | None = None
         for part in parts:
-            for filed in self._filed[part][order : min(part, ORDER - 1) + 1]:
-                first = filed.at_or_after(at)
+            wide = self._wide[part] >> order << order
+            while wide:
+                first = self._filed[part][bitmap.lowest(wide)].at_or_after(at)
                 if first is not None and (best is None or first < best):
                     best = first
+                wide &= wide - 1
         return best
 
     def _hole_in_part(self, first: int, order: int) -> int:
