@@ -77,6 +77,10 @@ class NotStored(Exception):
     """The ledger can never store this lease as it is; the claim says so, and others go on."""
 
 
+class Vanished(Exception):
+    """The claim was gone before we could write to it: whatever it asked for, nobody asks any more."""
+
+
 class ClaimBook(Protocol):
     """What a dialect says about its claims."""
 
@@ -106,24 +110,46 @@ class ClaimLife:
         self._events = events
         self._metrics = metrics
         self._said: dict[Ref, str] = {}  # the last reason given in an Event, so that waiting is said once
+        self._in_line: dict[Ref, tuple[Desk, ...]] = {}  # where a refused claim waits
+        self._pending: dict[Ref, tuple[Desk, Block, str]] = {}  # taken in memory, not known to be stored
 
     async def reconcile(self, ref: Ref) -> Outcome:
         claim = self._book.cache.get(ref.namespace, ref.name)
         if claim is None:
-            self._said.pop(ref, None)
-            self._book.forget(ref)
-            return DONE
-        match self._book.stance(claim):
-            case Leave():
-                return DONE
-            case Release():
-                return await self._release(claim)
-            case Wait() as wait:
-                return await self._wait(claim, ref, wait)
-            case Serve() as serve:
-                return await self._serve(claim, ref, serve)
+            return self._forget(ref)
+        stance = self._book.stance(claim)
+        if not isinstance(stance, Serve):
+            self._step_out(ref)
+        try:
+            match stance:
+                case Leave():
+                    return DONE
+                case Release():
+                    return await self._release(claim)
+                case Wait() as wait:
+                    return await self._wait(claim, ref, wait)
+                case Serve() as serve:
+                    return await self._serve(claim, ref, serve)
+        except Vanished:
+            return self._forget(ref)
+
+    def _forget(self, ref: Ref) -> Outcome:
+        self._said.pop(ref, None)
+        self._step_out(ref)
+        if (pending := self._pending.pop(ref, None)) is not None:
+            desk, block, holder = pending
+            desk.free(block, holder)
+        self._book.forget(ref)
+        return DONE
+
+    def _step_out(self, ref: Ref) -> None:
+        """Whoever cannot be served now must not stand before those who can."""
+        for desk in self._in_line.pop(ref, ()):
+            desk.leave(ref)
 
     async def _serve(self, claim: Object, ref: Ref, serve: Serve) -> Outcome:
+        # Taken in memory before the first await: claims get their addresses in the order of the queue.
+        granted = self._reserve(ref, serve)
         claim = await self._hold(claim)
         try:
             won = await self._win(claim, ref, serve, serve.claim)
@@ -133,9 +159,23 @@ class ClaimLife:
             case Refusal() as refusal:
                 return await self._refuse(claim, ref, serve, refusal)
             case Bound() as bound:
+                if bound.block == granted:
+                    self._metrics.decided(self._book.dialect, "grant")
                 await self._report_bound(claim, ref, bound)
                 return DONE
         return After(1.0)
+
+    def _reserve(self, ref: Ref, serve: Serve) -> Block | None:
+        decision = decide(serve.claim, [desk.space for desk in serve.desks])
+        if not isinstance(decision, Grant):
+            return None
+        self._take(ref, serve, decision)
+        return decision.block
+
+    def _take(self, ref: Ref, serve: Serve, grant: Grant) -> None:
+        grant.take()
+        desk = next(desk for desk in serve.desks if desk.space is grant.space)
+        self._pending[ref] = (desk, grant.block, grant.holder)
 
     async def _win(self, claim: Object, ref: Ref, serve: Serve, wish: Claim) -> Bound | Refusal | None:
         """Decide and commit, again if someone was faster; None: lost too often for one pass."""
@@ -145,17 +185,21 @@ class ClaimLife:
                 return decision
             desk = next(desk for desk in serve.desks if desk.space is decision.space)
             if isinstance(decision, Grant):
-                decision.take()
+                self._take(ref, serve, decision)
+            self._in_line.pop(ref, None)
             for waited in serve.desks:
                 waited.leave(ref)
             try:
                 record = await self._book.commit(claim, desk, decision.block)
             except Taken as taken:
+                self._pending.pop(ref, None)
                 self._lost(desk, decision.block, wish.holder, taken)
                 continue
             except NotStored:
+                self._pending.pop(ref, None)
                 desk.free(decision.block, wish.holder)
                 raise
+            self._pending.pop(ref, None)
             if isinstance(decision, Grant):
                 self._metrics.decided(self._book.dialect, "grant")
             return Bound(decision.block, desk, record)
@@ -163,7 +207,12 @@ class ClaimLife:
 
     async def _hold(self, claim: Object) -> Object:
         steps = patch.add_finalizer(claim, self._book.finalizer)
-        return claim if steps is None else await self._patch_finalizers(claim, steps)
+        if steps is None:
+            return claim
+        held = await self._patch_finalizers(claim, steps)
+        if not meta.has_finalizer(held, self._book.finalizer):
+            raise Vanished
+        return held
 
     def _lost(self, desk: Desk, block: Block, holder: str, taken: Taken) -> None:
         """Someone else has it: remember whose it is, so that the next decision goes around it."""
@@ -179,6 +228,7 @@ class ClaimLife:
             self._events.event(claim, "Normal", "AddressAllocated", text)
 
     async def _refuse(self, claim: Object, ref: Ref, serve: Serve, refusal: Refusal) -> Outcome:
+        self._in_line[ref] = serve.desks
         for desk in serve.desks:
             pin = serve.claim.pin or desk.space.pool.reservations.get(serve.claim.name)
             desk.wait(claim, ref, pin, serve.claim.length)
@@ -197,6 +247,7 @@ class ClaimLife:
         """Withdraw first, let go last; what is already gone counts as done."""
         if not await self._book.withdraw(claim):
             return DONE  # the ledger still waits for someone; its change wakes us
+        self._pending.pop(meta.ref(claim), None)
         self._book.forget(meta.ref(claim))
         steps = patch.remove_finalizer(claim, self._book.finalizer)
         if steps is not None:
@@ -228,7 +279,14 @@ class ClaimLife:
         body = {"metadata": {"uid": meta.uid(claim)}, "status": change}
         if self._book.guard_status:
             body = patch.guarded(body, claim)
-        written = await self._client.patch(self._book.resource, name, body, namespace, subresource="status")
+        try:
+            written = await self._client.patch(
+                self._book.resource, name, body, namespace, subresource="status"
+            )
+        except NotFound as error:
+            self._book.cache.bury(claim)
+            await self._book.withdraw(claim)  # it went although we held it: what we wrote for it goes too
+            raise Vanished from error
         self._book.cache.observe(written)
         return True
 
