@@ -3,7 +3,7 @@
 One desk per pool object. Claims that were refused leave their name here instead of asking again and again:
 when an address comes free, the oldest of them is woken, and whoever waits for that very address; each that is
 served wakes the next while there is room. A waiting claim costs nothing until then. Claims for blocks of
-different lengths stand in different lines: one that waits for a large block holds up nobody who wants a small one.
+different lengths stand in different lines: whoever waits for a large block holds up none of the small ones.
 """
 
 from __future__ import annotations

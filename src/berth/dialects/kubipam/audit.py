@@ -1,0 +1,172 @@
+"""Finds what is taken and nobody's, and gives it back: after two sightings, by live reads, with a brake.
+
+The ledger leaves nothing behind when an operator is killed: a pending grant is delivered by the next one.
+What is left are requests that went without us, their finalizer taken off by hand, and what people wrote into
+a status. A sweep costs nothing while everything in memory has a holder.
+
+    suspicious in memory? ──► page, then all requests, read from the server ──► seen as nobody's a first time
+                              … at least 90 s later, the same again ──► off the page, unless it is too much
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from berth import log
+from berth.control.events import Recorder
+from berth.control.pending import Type
+from berth.dialects.kubipam import kinds
+from berth.dialects.kubipam.ledger import Stale
+from berth.dialects.kubipam.page import Draft, Page
+from berth.dialects.kubipam.ranges import OpenRange, Ranges, Sources
+from berth.dialects.kubipam.requests import holders
+from berth.errors import KubeError
+from berth.kube import meta
+from berth.leasing.space import SOMEONE
+from berth.net import RangeSet
+
+Object = dict[str, Any]
+_log = log.get("berth.kubipam.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    every_seconds: float = 30.0
+    grace_seconds: float = 90.0
+    wake_seconds: float = 120.0  # at the latest a waiting request looks again, whatever was missed
+    brake_blocks: int = 10
+    brake_share: float = 0.05
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What was seen as nobody's, of which range, since when."""
+
+    uid: str
+    ranges: RangeSet
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the page and the requests, read after it, do not agree on."""
+
+    nobodys: RangeSet
+    missing: RangeSet  # in use and not on the page
+    stale: frozenset[str]  # entries whose request is gone
+
+
+def compare(page: Page, key: str, requests: Iterable[Object]) -> Findings:
+    """Pure. The requests must have been read after the page."""
+    found = list(requests)
+    alive = {meta.uid(request) for request in found}
+    in_use = RangeSet(b.range for uid, b in holders(found, key) if uid not in page.released)
+    pending = RangeSet(block.range for uid, block in page.pending.items() if uid in alive)
+    nobodys = page.taken.minus(in_use.union(pending))
+    stale = frozenset(uid for uid in (*page.pending, *page.released) if uid not in alive)
+    return Findings(nobodys, in_use.minus(page.taken), stale)
+
+
+class Audit:
+    def __init__(self, sources: Sources, ranges: Ranges, events: Recorder, settings: AuditSettings) -> None:
+        self._sources = sources
+        self._ranges = ranges
+        self._events = events
+        self._settings = settings
+        self._sightings: dict[str, Sighting] = {}
+        self._braked: dict[str, RangeSet] = {}
+
+    async def run(self) -> None:
+        woken_at = self._settings.clock()
+        while True:
+            await asyncio.sleep(self._settings.every_seconds)
+            await self.sweep()
+            if self._settings.clock() - woken_at >= self._settings.wake_seconds:
+                woken_at = self._settings.clock()
+                for opened in self._ranges:
+                    opened.desk.wake_all()
+
+    async def sweep(self) -> None:
+        for opened in self._ranges:
+            try:
+                await self._look_at(opened)
+            except Stale:
+                continue  # it was written meanwhile; the next sweep looks again
+            except KubeError as error:
+                _log.warning("audit put off", range=opened.key, error=str(error))
+
+    async def _look_at(self, opened: OpenRange) -> None:
+        page, version = opened.ledger.page, opened.ledger.version
+        if page is None or not self._is_suspicious(opened, page):
+            self._sightings.pop(opened.key, None)
+            return
+        # Always of all namespaces: what an operator of one namespace cannot see is not nobody's.
+        found = compare(page, opened.key, (await self._sources.client.list(kinds.REQUEST)).items)
+        ripe = self._ripe(opened, found.nobodys)
+        if self._is_too_much(opened, ripe):
+            ripe = RangeSet()
+        if ripe or found.missing or found.stale:
+            await opened.ledger.change(lambda draft: _mend(draft, found, ripe), version)
+        if ripe:
+            self._sightings.pop(opened.key, None)
+            _log.warning("gave back what was nobody's", range=opened.key, ranges=", ".join(map(str, ripe)))
+            self._tell(opened, "Normal", "release", ", ".join(f"{item} released" for item in ripe))
+            opened.recount()
+
+    def _is_suspicious(self, opened: OpenRange, page: Page) -> bool:
+        requests = self._sources.requests
+        if opened.desk.space.leases_of(SOMEONE):
+            return True
+        if any(requests.find(uid) is None for uid in (*page.pending, *page.released)):
+            return True
+        return any(
+            requests.find(uid) is None or not page.holds(block)
+            for block, uid in opened.desk.space.leases()
+            if not opened.is_unwritten(uid)
+        )
+
+    def _ripe(self, opened: OpenRange, nobodys: RangeSet) -> RangeSet:
+        """What was already seen long enough ago, and still is."""
+        now, last = self._settings.clock(), self._sightings.get(opened.key)
+        again = RangeSet() if last is None or last.uid != opened.uid else _both(last.ranges, nobodys)
+        if not again or last is None:
+            self._sightings[opened.key] = Sighting(opened.uid, nobodys, now)
+            return RangeSet()
+        self._sightings[opened.key] = Sighting(opened.uid, again, last.at)
+        return again if now - last.at >= self._settings.grace_seconds else RangeSet()
+
+    def _is_too_much(self, opened: OpenRange, ripe: RangeSet) -> bool:
+        """The brake: so much at once is rather our mistake, or a restored backup, than litter."""
+        blocks = sum(1 for _ in ripe.blocks())
+        leases = sum(1 for _ in opened.desk.space.leases())
+        if blocks <= max(self._settings.brake_blocks, self._settings.brake_share * leases):
+            return False
+        if self._braked.get(opened.key) != ripe:
+            self._braked[opened.key] = ripe
+            text = f"{blocks} blocks are taken and nobody's: too many to give back unasked; see status.taken"
+            _log.error("audit stopped by its brake", range=opened.key, blocks=blocks)
+            self._tell(opened, "Warning", "audit", text)
+        return True
+
+    def _tell(self, opened: OpenRange, type: Type, reason: str, message: str) -> None:
+        obj = self._ranges.object(opened.key)
+        if obj is not None:
+            self._events.event(obj, type, reason, message)
+
+
+def _mend(draft: Draft, found: Findings, ripe: RangeSet) -> None:
+    if found.missing:
+        draft.adopt(found.missing)
+    draft.give_back(ripe)
+    for uid in found.stale:
+        draft.pending.pop(uid, None)  # its block stays taken until it is ripe
+        draft.released.discard(uid)
+
+
+def _both(one: RangeSet, two: RangeSet) -> RangeSet:
+    return one.minus(one.minus(two))

@@ -1,0 +1,123 @@
+"""The CustomResourceDefinitions of kubipam's two kinds.
+
+What upstream's controller calls `Invalid` must reach ours, so the schema has no enums and no bounds on sizes;
+lengths are bounded only because a rule of the API server needs to know its cost. Specs are immutable by such
+rules, which hold while no operator runs; zero values and absent ones are the same, as upstream writes either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from berth.dialects.crd import Crd, Names, checked, column, integer, listing, record, root, rule, text
+from berth.dialects.kubipam.kinds import FIRST_MATCH, RANGE, REQUEST
+
+FIXED = "the specification of {} must never be modified; delete it and create a new one"
+
+
+def crds() -> tuple[dict[str, Any], ...]:
+    return _range().manifest(), _request().manifest()
+
+
+def _range() -> Crd:
+    spec = record(
+        {
+            "ranges": listing(
+                text(maxLength=256), "CIDRs, <ip>-<ip> or single addresses, all of one family.", maxItems=4096
+            ),
+            "chunkSize": integer("Network bits of a grant whose request names no size; 0: one address."),
+            "mode": text(
+                "FirstMatch: the smallest free block that fits. RoundRobin: the next one.",
+                default=FIRST_MATCH,
+                maxLength=64,
+            ),
+        },
+        required=("ranges",),
+        description="What is handed out. Never to be modified.",
+    )
+    same = (
+        "self.ranges == oldSelf.ranges",
+        _same_number("chunkSize"),
+        f"{_mode('self')} == {_mode('oldSelf')}",
+    )
+    return Crd(
+        RANGE,
+        root(checked(spec, *(rule(one, FIXED.format("an IPAMRange")) for one in same)), _range_status()),
+        columns=(column("Mode", ".spec.mode"), column("STATE", ".status.state")),
+        names=Names(short=("iprange",)),
+    )
+
+
+def _range_status() -> dict[str, Any]:
+    return record(
+        {
+            "state": text("Ready, Invalid or Deleting."),
+            "message": text("Why it is not Ready."),
+            "roundRobin": listing(text(), "Where the next block is looked for, one per prefix length."),
+            "taken": listing(text(), "All that is taken, as merged ranges: what no other request can get."),
+            "pending": listing(text(), "Grants on their way to their requests, as <uid> <cidr>."),
+            "released": listing(text(), "UIDs of requests that gave back their block and are about to go."),
+        }
+    )
+
+
+def _request() -> Crd:
+    reference = record(
+        {
+            "name": text("Of the IPAMRange.", maxLength=253),
+            "namespace": text("Of the IPAMRange; default: the request's own.", maxLength=63),
+        },
+        required=("name",),
+        description="The IPAMRange that serves the request.",
+    )
+    spec = record(
+        {
+            "ipam": reference,
+            "size": integer("Network bits of the wanted block; 0: as the range says."),
+            "request": text("The very CIDR or address that is wanted.", maxLength=256),
+            "description": text("Free text, never read.", maxLength=16384),
+        },
+        required=("ipam",),
+        description="What is asked for. Never to be modified.",
+    )
+    same = (
+        "self.ipam.name == oldSelf.ipam.name",
+        _same_text("ipam.__namespace__"),
+        _same_number("size"),
+        _same_text("request"),
+        _same_text("description"),
+    )
+    return Crd(
+        REQUEST,
+        root(checked(spec, *(rule(one, FIXED.format("an IPAMRequest")) for one in same)), _request_status()),
+        columns=(
+            column("IPAM", ".spec.ipam.name"),
+            column("Size", ".spec.size", "integer"),
+            column("STATE", ".status.state"),
+            column("CIDR", ".status.cidr"),
+        ),
+        names=Names(short=("ipreq",)),
+    )
+
+
+def _request_status() -> dict[str, Any]:
+    return record(
+        {
+            "cidr": text("What was granted, always as a CIDR."),
+            "state": text("Ready, Busy or Invalid."),
+            "message": text("Why it is not Ready."),
+            "range": text("Namespace and name of the IPAMRange the block was taken from."),
+        }
+    )
+
+
+def _same_number(field: str) -> str:
+    return " == ".join(f"(has({who}.{field}) ? {who}.{field} : 0)" for who in ("self", "oldSelf"))
+
+
+def _same_text(field: str) -> str:
+    return " == ".join(f"(has({who}.{field}) ? {who}.{field} : '')" for who in ("self", "oldSelf"))
+
+
+def _mode(who: str) -> str:
+    return f"(has({who}.mode) && {who}.mode != '' ? {who}.mode : '{FIRST_MATCH}')"

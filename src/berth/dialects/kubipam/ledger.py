@@ -1,0 +1,298 @@
+"""The ledger of one range: one conditional write of one object for all who wait; storage refuses an overlap.
+
+    grant, release, …  ──► waiting ──► whoever gets the lock first plans and writes for all
+                                       │ the version changed since? ──► read, plan again
+                                       └ an edit that no longer fits is refused alone; the others go on
+
+A page is written only over the very version it was made from, so a block that is free on that page is free.
+Memory (`desk.space`), leaders and locks only save work: with three operators and no election each of them
+loses races and none of them loses an address. Why each step is safe: docs/decisions/0007-kubipam-ledger.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from berth import log
+from berth.control.cache import Cache
+from berth.dialects.claim import NotStored
+from berth.dialects.kubipam.kinds import RANGE
+from berth.dialects.kubipam.page import Draft, Page, read_page
+from berth.errors import Conflict, InvalidText, KubeError, NotFound, Unreachable
+from berth.kube import meta, patch
+from berth.kube.client import Client
+from berth.net import Block, Family
+
+Object = dict[str, Any]
+Edit = Callable[[Draft], None]
+_log = log.get("berth.kubipam.ledger")
+
+TRIES = 12
+# Under load groups form while the last write is on its way; this keeps them from being small.
+PACE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 1.0
+# The API server refuses objects above 1.5 MiB. Only a range in very many pieces gets there.
+LARGEST_PAGE = 1_000_000
+
+
+class Lost(Exception):
+    """Another operator was faster: the block is taken, or the request has another one."""
+
+
+class Stale(Exception):
+    """The page has changed since the caller looked at what it was going to do; look again."""
+
+
+class Facts(Protocol):
+    """What is known of requests by their UID. Both never become untrue."""
+
+    def granted(self, uid: str) -> Block | None: ...
+    def is_gone(self, uid: str) -> bool: ...
+
+
+class Reader(Protocol):
+    """Who is told what others wrote, and what went back because another block came first."""
+
+    def turned(self, page: Page) -> None: ...
+    def returned(self, uid: str, block: Block) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    edit: Edit
+    begins: bool = False  # may start the page of a range that has none
+    done: bool = False
+    error: Exception | None = None
+
+    def finish(self, error: Exception | None = None) -> None:
+        self.done, self.error = True, error
+
+
+class Ledger:
+    def __init__(self, client: Client, cache: Cache, facts: Facts, reader: Reader) -> None:
+        self._client = client
+        self._cache = cache
+        self._facts = facts
+        self._reader = reader
+        self.page: Page | None = None
+        self.fault: str | None = None  # the page is there and cannot be read
+        self.version = ""
+        self.epoch = 0  # grows with everything that others wrote
+        self.goes_round = False
+        self.family = Family.V4
+        self._key = ("", "")
+        self._words: Object = {}
+        self._waiting: list[Waiting] = []
+        self._lock = asyncio.Lock()
+        self._writing = False
+        self._wrote_at = 0.0
+        self._bulk = 0
+
+    # Following what is there
+
+    def open(self, obj: Object) -> None:
+        self._key = obj["metadata"]["namespace"], obj["metadata"]["name"]
+        self._read(obj)
+
+    def follow(self, obj: Object) -> None:
+        """The range changed. While our own write is on its way its answer says whether it was us."""
+        if self._writing or meta.resource_version(obj) == self.version:
+            return
+        self._read(obj)
+        if self.page is not None:
+            self._reader.turned(self.page)
+
+    def _read(self, obj: Object) -> None:
+        self.epoch += 1
+        status = obj.get("status") or {}
+        self.version, self._bulk = meta.resource_version(obj), _bulk(status)
+        try:
+            self.page, self.fault = read_page(status), None
+        except InvalidText as error:
+            self.page, self.fault = None, str(error)
+
+    def _catch_up(self) -> None:
+        obj = self._cache.get(*self._key)
+        if obj is not None:
+            self.follow(obj)
+
+    # What is written
+
+    async def grant(self, uid: str, block: Block, *, chosen: bool) -> None:
+        """Put a block on the page for a request. Raises Lost."""
+
+        def edit(draft: Draft) -> None:
+            if self._bulk > LARGEST_PAGE:
+                raise NotStored("the range is in too many pieces; release some requests or use another range")
+            if not self.goes_round:
+                draft.cursors.clear()
+            if self._facts.granted(uid) is not None:
+                raise Lost
+            if not draft.grant(uid, block, moves_cursor=chosen and self.goes_round):
+                raise Lost
+
+        await self._write(Waiting(edit))
+
+    async def release(self, uid: str, blocks: list[Block], shared: list[Block], epoch: int) -> None:
+        """Take a request's blocks off the page. The request was seen alive, and going, in this epoch; raises
+        Stale if others wrote since: then it may have been released, and its block be another's."""
+
+        def edit(draft: Draft) -> None:
+            if uid not in draft.released and epoch != self.epoch:
+                raise Stale
+            draft.release(uid, blocks, shared)
+
+        await self._write(Waiting(edit))
+
+    async def abandon(self, uid: str) -> None:
+        """The request is gone for certain, and never got the block that is pending for it."""
+
+        def edit(draft: Draft) -> None:
+            if uid in draft.pending:
+                draft.release(uid, ())
+
+        await self._write(Waiting(edit))
+
+    async def change(self, edit: Edit, version: str, *, begins: bool = False) -> None:
+        """An edit that holds only for the page of this version. Raises Stale."""
+
+        def guarded(draft: Draft) -> None:
+            if version != self.version:
+                raise Stale
+            edit(draft)
+
+        await self._write(Waiting(guarded, begins))
+
+    def describe(self, state: str, message: str) -> None:
+        """The range's own state and message; they go with the next write."""
+        self._words = {"state": state, "message": message or None}
+
+    async def tidy(self) -> None:
+        """Write what is known to be done: with it goes back what was granted to one who had a block."""
+        await self._write(Waiting(lambda draft: None))
+
+    async def flush(self) -> None:
+        """Write the words if they differ from what is there."""
+        obj = self._cache.get(*self._key)
+        status = (obj.get("status") or {}) if obj is not None else {}
+        if patch.diff(status, {**status, **self._words}) is not None:
+            await self._write(Waiting(lambda draft: None, begins=True))
+
+    # One write for all who wait
+
+    async def _write(self, mine: Waiting) -> None:
+        self._waiting.append(mine)
+        async with self._lock:
+            if not mine.done:
+                await self._pace()
+                await self._commit()
+        if mine.error is not None:
+            raise mine.error
+
+    async def _pace(self) -> None:
+        wait = self._wrote_at + PACE_SECONDS - time.monotonic()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        self._wrote_at = time.monotonic()
+
+    async def _commit(self) -> None:
+        for attempt in range(TRIES):
+            batch, self._waiting = self._waiting, []
+            try:
+                if await self._attempt(batch):
+                    return
+            finally:
+                # Whoever was not answered (we lost the race, or are being stopped) is still waiting.
+                self._waiting = [one for one in batch if not one.done] + self._waiting
+            await self._refresh()
+            await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt)))
+        for one in self._waiting:
+            one.finish(Conflict(409, "the range is being written by others all the time"))
+        self._waiting = []
+
+    async def _attempt(self, batch: list[Waiting]) -> bool:
+        """True if everyone has an answer."""
+        self._catch_up()
+        obj = self._cache.get(*self._key)
+        if obj is None:
+            return _finish(batch, Conflict(409, "the range is gone"))
+        page, returned = self._planned(batch)
+        try:
+            await self._store(obj, page)
+        except (Conflict, Unreachable):
+            return False
+        except KubeError as error:
+            return _finish(batch, error)
+        for uid, block in returned:
+            self._reader.returned(uid, block)
+        return _finish(batch)
+
+    def _planned(self, batch: list[Waiting]) -> tuple[Page | None, list[tuple[str, Block]]]:
+        """The next page; edits that do not fit any more are answered here."""
+        draft = Draft(self.page or Page())
+        returned = self._settle(draft)
+        for one in batch:
+            if one.done:
+                continue
+            if self.page is None and not one.begins:
+                one.finish(Conflict(409, "nothing is granted before what is in use was written down"))
+                continue
+            try:
+                one.edit(draft)
+            except (Lost, Stale, NotStored) as error:
+                one.finish(error)
+        begun = self.page is not None or draft.adopted
+        return draft.page() if begun else None, returned
+
+    def _settle(self, draft: Draft) -> list[tuple[str, Block]]:
+        """Drop the entries whose second half is done."""
+        returned = []
+        for uid in list(draft.pending):
+            block = self._facts.granted(uid)
+            extra = draft.settle(uid, block) if block is not None else None
+            if extra is not None:
+                returned.append((uid, extra))
+        draft.released -= {uid for uid in draft.released if self._facts.is_gone(uid)}
+        return returned
+
+    async def _store(self, obj: Object, page: Page | None) -> None:
+        status = obj.get("status") or {}
+        fields = page.rendered(self.family) if page is not None else {}
+        change = patch.diff(status, {**status, **fields, **self._words})
+        if change is None:
+            return
+        body = patch.guarded({"status": change}, obj, uid=True)
+        self._writing = True
+        try:
+            answer = await self._client.patch(RANGE, self._key[1], body, self._key[0], subresource="status")
+            self.page, self.version, self._bulk = page, meta.resource_version(answer), _bulk(fields)
+            self._cache.observe(answer)
+        finally:
+            self._writing = False
+            self._catch_up()
+
+    async def _refresh(self) -> None:
+        """What is there now: after a lost race, or when no answer came and the effect is unknown."""
+        try:
+            self._cache.observe(await self._client.get(RANGE, self._key[1], self._key[0]))
+        except NotFound:
+            if (obj := self._cache.get(*self._key)) is not None:
+                self._cache.bury(obj)
+        except KubeError as error:
+            _finish(self._waiting, error)
+
+
+def _bulk(status: Object) -> int:
+    return sum(len(text) + 3 for text in status.get("taken") or ())
+
+
+def _finish(batch: list[Waiting], error: Exception | None = None) -> bool:
+    for one in batch:
+        if not one.done:
+            one.finish(error)
+    return True

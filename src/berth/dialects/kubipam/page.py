@@ -1,0 +1,158 @@
+"""The page of the ledger: what an IPAMRange's status says is taken. Values and edits, pure.
+
+    taken     every address that is somebody's, as merged ranges: few while the range is dense
+    pending   grants that are on this page but perhaps not yet in their request's status, by the request's UID
+    released  UIDs whose blocks left this page while their request perhaps still shows them
+    cursors   where round robin goes on, by length
+
+An edit is a `Draft` of one page and becomes the next by one conditional write. `pending` and `released` are
+what makes each step happen exactly once, whoever repeats it after a crash: a request that is pending gets
+the block it is pending for, and one that is released has nothing more to give back. An entry goes when its
+second half is known to be done, and that never becomes untrue: a granted `cidr` stays, a UID does not return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from berth.errors import InvalidText
+from berth.net import Block, Family, Range, RangeSet, parse_address, parse_block, parse_range
+from berth.net.address import text_of
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    taken: RangeSet = field(default_factory=RangeSet)
+    pending: Mapping[str, Block] = field(default_factory=dict)
+    released: frozenset[str] = frozenset()
+    cursors: Mapping[int, int] = field(default_factory=dict)
+
+    def holds(self, block: Block) -> bool:
+        return self.taken.contains(block)
+
+    def touches(self, block: Block) -> bool:
+        """Is any part of it taken?"""
+        return next(self.taken.within(block), None) is not None
+
+    def rendered(self, family: Family) -> Object:
+        """As fields of the status; None: absent."""
+        cursors = [
+            f"{text_of(family, first)}/{length}"
+            for length, first in sorted(self.cursors.items())
+            if first <= family.top
+        ]
+        return {
+            "taken": [str(item) for item in self.taken],
+            "pending": [f"{uid} {block}" for uid, block in self.pending.items()] or None,
+            "released": sorted(self.released) or None,
+            "roundRobin": cursors or None,
+        }
+
+
+def read_page(status: Mapping[str, Any]) -> Page | None:
+    """None: nobody has begun one. Raises InvalidText if someone wrote what cannot be read."""
+    if status.get("taken") is None:
+        return None
+    taken = RangeSet(_read(parse_range, text) for text in status["taken"])
+    pending = dict(_read(_pending, text) for text in status.get("pending") or ())
+    released = frozenset(status.get("released") or ())
+    return Page(taken, pending, released, read_cursors(status))
+
+
+def read_cursors(status: Mapping[str, Any]) -> dict[int, int]:
+    """What cannot be read is left out: then the search for that length starts anew."""
+    cursors = {}
+    for text in status.get("roundRobin") or ():
+        address, _, length = text.partition("/")
+        try:
+            cursors[int(length)] = parse_address(address).value
+        except ValueError:
+            continue
+    return cursors
+
+
+def _pending(text: str) -> tuple[str, Block]:
+    uid, _, cidr = text.partition(" ")
+    return uid, parse_block(cidr)
+
+
+def _read(reader: Callable[[str], T], text: str) -> T:
+    try:
+        return reader(text)
+    except InvalidText as error:
+        raise InvalidText(f"the status has an entry that cannot be read: {error}") from error
+
+
+class Draft:
+    """The next page, edit by edit. What one edit takes away is not given to another of the same draft."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._taken: list[Range] = []
+        self._freed: list[Range] = []
+        self.pending = dict(page.pending)
+        self.released = set(page.released)
+        self.cursors = dict(page.cursors)
+        self.adopted = False
+
+    def grant(self, uid: str, block: Block, *, moves_cursor: bool = False) -> bool:
+        """False, and nothing changed, if any of it is taken or the request has another block already."""
+        if self.pending.get(uid) == block:
+            return True
+        if uid in self.pending or uid in self.released or self._page.touches(block):
+            return False
+        self.pending[uid] = block
+        self._taken.append(block.range)
+        if moves_cursor:
+            self._move_cursor(block)
+        return True
+
+    def _move_cursor(self, block: Block) -> None:
+        after = block.last + 1
+        if after > block.family.top:
+            self.cursors.pop(block.length, None)
+        else:
+            self.cursors[block.length] = after
+
+    def release(self, uid: str, blocks: Iterable[Block], shared: Iterable[Block] = ()) -> None:
+        """Take a request's blocks off the page, once; what others hold of them too stays."""
+        if uid in self.released:
+            return
+        self.released.add(uid)
+        pending = self.pending.pop(uid, None)
+        mine = [*blocks, *([] if pending is None else [pending])]
+        self._freed += RangeSet(b.range for b in mine).minus(RangeSet(b.range for b in shared))
+
+    def settle(self, uid: str, block: Block) -> Block | None:
+        """The request is known to have this block. Returns the one pending for it if that is another: it was
+        granted by someone who had not seen the first, and goes back."""
+        pending = self.pending.pop(uid)
+        if pending == block:
+            return None
+        self._freed += RangeSet([pending.range]).minus(RangeSet([block.range]))
+        return pending
+
+    def adopt(self, ranges: RangeSet) -> None:
+        """Put on the page what was found in use; with this a page begins."""
+        self.adopted = True
+        self._taken += ranges.minus(self._page.taken)
+
+    def give_back(self, ranges: RangeSet) -> None:
+        """Take off the page what was found to be nobody's."""
+        self._freed += ranges
+
+    def page(self) -> Page:
+        taken = self._page.taken
+        if self._freed:
+            taken = taken.minus(RangeSet(self._freed))
+        if self._taken:
+            before = taken.count + sum(item.size for item in self._taken)
+            taken = taken.union(self._taken)
+            if taken.count != before:
+                raise AssertionError("two grants of one write overlap")
+        return Page(taken, self.pending, frozenset(self.released), self.cursors)

@@ -1,0 +1,151 @@
+"""What is watched and what wakes what.
+
+IPAMRange changed ─────► the range; its unsettled requests, if its spec or its deletion changed
+the range serves ──────► its unsettled requests, oldest first
+IPAMRequest changed ───► the request; the range's space, if it shows a block or is gone
+a block came free ─────► who waits for that very block, and the oldest of each length that has room now
+IPAMRequest gone ──────► its range, if that waits to go
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from berth.control.controller import Controller
+from berth.control.events import Recorder
+from berth.control.mirror import Watched
+from berth.dialects.claim import ClaimLife
+from berth.dialects.kubipam import kinds
+from berth.dialects.kubipam.audit import Audit, AuditSettings
+from berth.dialects.kubipam.book import Book
+from berth.dialects.kubipam.life import RangeLife
+from berth.dialects.kubipam.ranges import Ranges, Sources
+from berth.dialects.kubipam.requests import INDEXES, Requests
+from berth.dialects.kubipam.translate import name_of, range_of, referred
+from berth.dialects.shape import Built, Kit
+from berth.kube import meta
+from berth.kube.meta import Ref
+
+Object = dict[str, Any]
+# More passes than requests in flight: those that wait for a group to be written hold up nobody else's write.
+AT_ONCE = 256
+
+
+def build(kit: Kit, settings: AuditSettings) -> Built:
+    return _Wiring(kit, settings).built()
+
+
+class _Wiring:
+    def __init__(self, kit: Kit, settings: AuditSettings) -> None:
+        self._kit = kit
+        self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
+        self._range_cache = kit.keep(Watched((kinds.RANGE,))).cache
+        self._request_cache = kit.keep(Watched((kinds.REQUEST,), INDEXES)).cache
+        self._events = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
+        self._states: Counter[str] = Counter()
+        sources = Sources(
+            kit.client, self._range_cache, Requests(self._request_cache), kit.settings.namespace
+        )
+        self._ranges = Ranges(sources, kit.metrics, self._wake)
+        self._book = Book(kit.client, self._request_cache, self._ranges, self._events)
+        self._audit = Audit(sources, self._ranges, self._events, settings)
+        self._build_controllers(sources)
+        self._range_cache.listen(self._range_changed)
+        self._request_cache.listen(self._request_changed)
+
+    def _build_controllers(self, sources: Sources) -> None:
+        kit = self._kit
+        life = RangeLife(sources, self._ranges)
+        life.opened = self._wake_requests_of
+        claims = ClaimLife(self._book, kit.client, kit.events, kit.metrics)
+        self._range_controller = Controller("kubipam.range", life.reconcile, kit.metrics)
+        self._request_controller = Controller(
+            "kubipam.request", claims.reconcile, kit.metrics, at_once=AT_ONCE
+        )
+
+    def built(self) -> Built:
+        return Built(
+            controllers=(self._range_controller, self._request_controller),
+            adopt=self._adopt,
+            tasks=(self._events.run, self._audit.run),
+        )
+
+    def _adopt(self) -> None:
+        """Existing holders before newcomers, then everything once, the oldest requests first."""
+        self._started = True
+        for obj in self._range_cache:
+            self._range_changed(None, obj)
+        for request in sorted(self._request_cache, key=_age):
+            self._count(None, request)
+            self._wake(meta.ref(request))
+
+    # What wakes what
+
+    def _range_changed(self, old: Object | None, new: Object | None) -> None:
+        obj = new or old
+        if obj is None or not self._started:
+            return
+        if new is None:
+            self._ranges.close(name_of(obj))
+        else:
+            self._ranges.see(new)
+        self._range_controller.add(meta.ref(obj))
+        if old is None or new is None or _differs(old, new):
+            self._wake_requests_of(name_of(obj))
+
+    def _request_changed(self, old: Object | None, new: Object | None) -> None:
+        request = new or old
+        if request is None or not self._started:
+            return
+        self._count(old, new)
+        self._ranges.request_changed(old, new)
+        self._request_controller.add(meta.ref(request))
+        self._tell_busy(old, new)
+        if old is not None and (new is None or referred(old) != referred(new)):
+            for key in referred(old):
+                self._wake_range(key)
+
+    def _wake(self, ref: Ref) -> None:
+        self._request_controller.add(ref)
+
+    def _wake_range(self, key: str) -> None:
+        obj = self._ranges.object(key)
+        if obj is not None and meta.is_deleting(obj):
+            self._range_controller.add(meta.ref(obj))
+
+    def _wake_requests_of(self, key: str) -> None:
+        found = [one for one in self._request_cache.by("range", key) if self._book.is_unsettled(one)]
+        for request in sorted(found, key=_age):
+            self._wake(meta.ref(request))
+
+    # What is told
+
+    def _tell_busy(self, old: Object | None, new: Object | None) -> None:
+        """A request that waits is told on its range too, once for every message."""
+        status = (new or {}).get("status") or {}
+        if new is None or status.get("state") != kinds.BUSY:
+            return
+        before = ((old or {}).get("status") or {}).get("message")
+        obj = self._ranges.object(range_of(new))
+        if obj is not None and status.get("message") != before:
+            self._events.event(obj, "Warning", "allocation", str(status.get("message")))
+
+    def _count(self, old: Object | None, new: Object | None) -> None:
+        for request, step in ((old, -1), (new, 1)):
+            if request is not None:
+                state = (request.get("status") or {}).get("state") or "New"
+                self._states[state] += step
+                self._kit.metrics.claims("kubipam", state, self._states[state])
+
+
+def _differs(old: Object, new: Object) -> bool:
+    return (
+        old.get("spec") != new.get("spec")
+        or meta.is_deleting(old) != meta.is_deleting(new)
+        or meta.uid(old) != meta.uid(new)
+    )
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]
