@@ -36,6 +36,7 @@ class Settings:
     at_once: int = 64  # claims worked on at a time
     api_url: str = ""  # the IPAM-API, for vitistack
     vip_classes: tuple[str, ...] = ("",)  # loadBalancerClass values served; "" is a Service without one
+    vip_resync_seconds: float = 60.0  # how often everything is looked at once more
     vitistack_classes: tuple[str, ...] = ("",)
 
     @property

@@ -9,6 +9,7 @@ import typer
 
 from berth import log
 from berth.cli.process import run_until_stopped
+from berth.dialects.vip.interval import interval_seconds
 from berth.errors import UserError
 from berth.run import Listening, operate
 from berth.settings import ALL_DIALECTS, Settings
@@ -81,6 +82,20 @@ def operator(
     api_url: Annotated[
         str, typer.Option(envvar="BERTH_API_URL", help="The IPAM-API, for the vitistack dialect.")
     ] = "",
+    vip_classes: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_VIP_CLASSES",
+            help="Comma list of the loadBalancerClass values vip serves; empty: Services without one.",
+        ),
+    ] = "",
+    reconciliation_interval_ms: Annotated[
+        str,
+        typer.Option(
+            envvar="RECONCILIATION_INTERVAL_MS",
+            help="How often the vip dialect looks at everything once more; what is no number means 60000.",
+        ),
+    ] = "",
     log_level: Annotated[
         str, typer.Option(envvar="BERTH_LOG_LEVEL", help="debug, info, warning, error.")
     ] = "info",
@@ -101,6 +116,8 @@ def operator(
         metrics_listen=metrics_listen,
         log_level=log_level,
         api_url=api_url,
+        vip_classes=tuple(name.strip() for name in vip_classes.split(",")),
+        vip_resync_seconds=interval_seconds(reconciliation_interval_ms),
     )
     run_until_stopped(operate(settings, _say))
 

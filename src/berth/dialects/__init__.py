@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from berth.dialects.kubipam import Kubipam
 from berth.dialects.metal3 import Metal3
 from berth.dialects.shape import Dialect
+from berth.dialects.vip import Vip
 
-DIALECTS: tuple[Dialect, ...] = (Metal3(),)
+DIALECTS: tuple[Dialect, ...] = (Metal3(), Kubipam(), Vip())
 
 
 def named(names: tuple[str, ...]) -> tuple[Dialect, ...]:

@@ -1,0 +1,43 @@
+"""The VIP dialect: IPGroup and Services of type LoadBalancer, and the way there from VirtualIP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from berth.control.webhooks import Webhook
+from berth.dialects.shape import Built, Kit
+from berth.dialects.vip import admit, crds, reconcile
+from berth.dialects.vip.kinds import GROUP
+
+READ = ["get", "list", "watch"]
+WRITE = ["create", "delete", "get", "list", "patch", "watch"]
+EDIT = ["get", "list", "patch", "watch"]
+
+
+class Vip:
+    name = "vip"
+
+    def crds(self) -> tuple[dict[str, Any], ...]:
+        return crds.crds()
+
+    def webhooks(self) -> tuple[Webhook, ...]:
+        return admit.webhooks()
+
+    def rules(self) -> tuple[dict[str, Any], ...]:
+        """No update anywhere: every change is a patch. Services are created and deleted as clones only."""
+        return (
+            _rule("", ["services"], WRITE),
+            _rule("", ["services/status"], ["patch"]),
+            _rule("", ["events"], ["create", "patch"]),
+            _rule(GROUP, ["ips"], WRITE),
+            _rule(GROUP, ["ipgroups", "virtualips"], EDIT),
+            _rule(GROUP, ["ipgroups/status", "virtualips/status"], ["patch"]),
+            _rule(GROUP, ["groupsegmentmappings"], READ),
+        )
+
+    def build(self, kit: Kit) -> Built:
+        return reconcile.build(kit)
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}

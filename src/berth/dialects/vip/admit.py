@@ -1,0 +1,94 @@
+"""Admission of IP objects and VirtualIPs. The texts are upstream's, word for word.
+
+IP objects are the ledger: only the operator's own account writes them. Who that is the API server says
+itself, asked once at the first review; no token is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from berth.control.admission import Handler
+from berth.control.review import Answer, Review, allowed, denied
+from berth.control.webhooks import Webhook, rule
+from berth.dialects.vip import kinds
+from berth.dialects.vip.migrate import State, state_of
+from berth.kube import meta
+from berth.kube.client import Client
+
+Object = dict[str, Any]
+IP_PATH = "/validate-paas-org-v1-ip"
+VIRTUAL_IP_PATH = "/validate-paas-org-v1-virtualip"
+
+DEPRECATED = "VirtualIP resource is deprecated, use a service with type LoadBalancer instead"
+NOT_STOPPED = "VirtualIP migration can not be stopped"
+NOT_VALID = "not valid VirtualIP can not be migrated"
+SERVICE_FIXED = "can not change service once migration has begun"
+IP_FIXED = ".spec.ip is immutable"
+
+
+def webhooks() -> tuple[Webhook, ...]:
+    return (
+        Webhook("vip.kb.io", IP_PATH, (rule(kinds.GROUP, "v1", ["ips"], ["CREATE", "UPDATE", "DELETE"]),)),
+        Webhook(
+            "vvirtualip.kb.io",
+            VIRTUAL_IP_PATH,
+            (rule(kinds.GROUP, "v1", ["virtualips"], ["CREATE", "UPDATE"]),),
+        ),
+    )
+
+
+def routes(who: Callable[[], Awaitable[str]]) -> Mapping[str, Handler]:
+    async def validate_ip(review: Review) -> Answer:
+        return ip_answer(review, await who())
+
+    async def validate_virtual_ip(review: Review) -> Answer:
+        fault = virtual_ip_fault(review.object, review.old_object or None)
+        return allowed() if fault is None else denied(fault)
+
+    return {IP_PATH: validate_ip, VIRTUAL_IP_PATH: validate_virtual_ip}
+
+
+def ip_answer(review: Review, operator: str) -> Answer:
+    if review.user.name == operator:
+        return allowed()
+    verb = review.operation.lower()
+    return denied(f"user {review.user.name} cannot {verb} ip objects, only {operator} is allowed")
+
+
+def virtual_ip_fault(vip: Object, old: Object | None) -> str | None:
+    """The first broken rule, in upstream's order."""
+    if old is None:
+        return DEPRECATED
+    was, now = (kinds.MIGRATE in meta.annotations(obj) for obj in (old, vip))
+    if was and not now:
+        return NOT_STOPPED
+    if now and not was and state_of(old) != State.VALID:
+        return NOT_VALID
+    if was and _spec(vip).get("service") != _spec(old).get("service"):
+        return SERVICE_FIXED
+    if (_spec(vip).get("ip") or "") != (_spec(old).get("ip") or ""):
+        return IP_FIXED
+    return None
+
+
+def _spec(vip: Object) -> Object:
+    return vip.get("spec") or {}
+
+
+class WhoAmI:
+    """Our own user name, as the API server sees it. Every replica answers reviews, so no guard is asked."""
+
+    def __init__(self, client: Client) -> None:
+        self._credentials = client.credentials
+        self._name = ""
+
+    async def __call__(self) -> str:
+        if not self._name:
+            async with Client(self._credentials, user_agent="berth-operator") as client:
+                review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+                path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+                answer = await client.raw("POST", path, body=review)
+            self._name = str(answer["status"]["userInfo"]["username"])
+        return self._name

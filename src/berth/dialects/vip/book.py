@@ -1,0 +1,223 @@
+"""What the shared claim life asks about Services: when to serve, how to write the lease, what to report.
+
+Whether a Service is ours is told by the finalizer and by the owner on IP objects, never by its status alone:
+the API server empties that when the type changes, and others write there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from berth.control.cache import Cache
+from berth.control.mirror import Kept
+from berth.dialects.claim import Bound, Leave, NotStored, Release, Serve, Stance, Wait
+from berth.dialects.pool import Desk
+from berth.dialects.several import Several
+from berth.dialects.vip import kinds, words
+from berth.dialects.vip.pools import Register, Shelf
+from berth.dialects.vip.translate import (
+    BadWish,
+    Owner,
+    block_of,
+    families,
+    ingress,
+    is_load_balancer,
+    owner,
+    pins,
+    shown,
+    takes_less,
+    with_ingress,
+)
+from berth.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
+from berth.kube import meta
+from berth.kube.client import Client
+from berth.kube.meta import Ref
+from berth.kube.resource import Resource
+from berth.leasing.decide import Refusal
+from berth.leasing.model import Claim
+from berth.net import Block, Family
+
+Object = dict[str, Any]
+KIND = "IPGroup"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ServiceBook:
+    dialect = "vip"
+    announces = True
+    finalizer = kinds.SERVICE_FINALIZER
+    guard_status = True
+    failed = kinds.FAILED
+    resource: Resource = kinds.SERVICE
+    is_migrating: Callable[[Object], bool]  # a VirtualIP is being turned into this Service
+
+    def __init__(
+        self, kept: Kept, register: Register, groups: Shelf, client: Client, classes: tuple[str, ...]
+    ) -> None:
+        self.kept = kept
+        self._register = register
+        self._groups = groups
+        self._client = client
+        self._classes = frozenset(classes)
+        self._foreign: dict[Ref, tuple[Block, ...]] = {}  # shown by Services that are not ours to serve
+
+    @property
+    def cache(self) -> Cache:
+        return self.kept.cache
+
+    # When
+
+    def stance(self, claim: Object) -> Stance:
+        if meta.is_deleting(claim):
+            return self._going(claim)
+        if not is_load_balancer(claim):
+            return self._other_type(claim)
+        if not self._is_served_here(claim) or (ingress(claim) and not self.is_held(claim)):
+            return Leave()
+        return self._asking(claim)
+
+    def concerns(self, service: Object) -> bool:
+        """Is there anything about this Service that we could ever act on?"""
+        return is_load_balancer(service) or self._has_traces(service)
+
+    def is_held(self, service: Object) -> bool:
+        """By our finalizer, or by an IP object that names it."""
+        return meta.has_finalizer(service, self.finalizer) or bool(self._records(service))
+
+    def _has_traces(self, service: Object) -> bool:
+        return self.is_held(service) or meta.condition(service, kinds.CONDITION) is not None
+
+    def _is_served_here(self, service: Object) -> bool:
+        return (service["spec"].get("loadBalancerClass") or "") in self._classes
+
+    def _going(self, service: Object) -> Stance:
+        # Another controller's finalizer says that the address may still be in use.
+        alone = meta.finalizers(service) in ([], [self.finalizer])
+        return Release() if alone and self.is_held(service) else Leave()
+
+    def _other_type(self, service: Object) -> Stance:
+        return Release() if self._has_traces(service) and not self.is_migrating(service) else Leave()
+
+    def _asking(self, service: Object) -> Stance:
+        key = owner(service).key
+        try:
+            pinned = pins(service)
+        except BadWish as wish:
+            return Several(Claim(key), (), fault=str(wish))
+        wishes = [self._wish(service, key, family, pinned.get(family)) for family in families(service)]
+        # What it has it does not lose for want of the other family.
+        partly = takes_less(service) or bool(self._register.blocks_of(key))
+        return Several(wishes[0].claim, wishes[0].desks, tuple(wishes[1:]), partly=partly)
+
+    def _wish(self, service: Object, key: str, family: Family, pin: Block | None) -> Serve:
+        desks = (*self._groups.desks(family), self._register.elsewhere)
+        return Serve(Claim(key, family=family, pin=pin or self._confirmed(service, family)), desks)
+
+    def _confirmed(self, service: Object, family: Family) -> Block | None:
+        """The address it shows and owns; where a crash of another operator left it two, this is the one."""
+        owned = {block_of(record) for record in self._records(service)}
+        return next((block for block in shown(service) if block.family is family and block in owned), None)
+
+    def _records(self, service: Object) -> list[Object]:
+        return self._register.ledger.of_holder(owner(service).key)
+
+    # What its status says about addresses which the ledger does not know
+
+    def remember(self, service: Object) -> None:
+        """An address in a status is taken, ledger or not: ours is written down again, others' is theirs."""
+        ref, me = meta.ref(service), owner(service)
+        unknown = [block for block in self._visible(service) if self._register.ledger.get(block) is None]
+        mine = [block for block in unknown if self._is_to_be_mended(service, block)]
+        for block in mine:
+            self._register.adopt(block, me.key)
+        foreign = tuple(block for block in unknown if block not in mine)
+        self._replace_foreign(ref, foreign)
+
+    def _visible(self, service: Object) -> tuple[Block, ...]:
+        return shown(service) if is_load_balancer(service) and not meta.is_deleting(service) else ()
+
+    def _is_to_be_mended(self, service: Object, block: Block) -> bool:
+        if not meta.has_finalizer(service, self.finalizer) or not self._is_served_here(service):
+            return False
+        held = self._register.blocks_of(owner(service).key)
+        return block in held or not any(other.family is block.family for other in held)
+
+    def _replace_foreign(self, ref: Ref, blocks: tuple[Block, ...]) -> None:
+        key = f"Ingress/{ref.namespace}/{ref.name}"
+        before = self._foreign.pop(ref, ())
+        if blocks:
+            self._foreign[ref] = blocks
+        for block in blocks:
+            self._register.adopt(block, key)
+        for block in before:
+            if block not in blocks:
+                self._register.free(block, key)
+
+    def shows(self, service: Object, block: Block) -> bool:
+        """Alive, ours, and its status has the address."""
+        return self._is_to_be_mended(service, block) and block in self._visible(service)
+
+    # How
+
+    async def commit(self, claim: Object, desk: Desk, block: Block) -> Object:
+        group = desk.space.pool.name or self._groups.covering(block) or ""
+        try:
+            return await self._register.ledger.commit(owner(claim), block, kinds.GROUP_LABEL, group)
+        except (Invalid, BadRequest, Forbidden) as error:
+            text = f"failed to allocate any ip: an error occurred while allocating IP: {error}"
+            raise NotStored(text) from error
+
+    async def withdraw(self, claim: Object) -> bool:
+        if not meta.is_deleting(claim) and not meta.has_finalizer(claim, self.finalizer):
+            await self._look_twice(claim)
+        await self._register.withdraw(owner(claim))
+        return True
+
+    async def _look_twice(self, claim: Object) -> None:
+        """It owns an IP object but is not held by us: a migration may have begun which we do not see yet."""
+        try:
+            live = await self._client.get(self.resource, claim["metadata"]["name"], owner(claim).namespace)
+        except NotFound:
+            return
+        self.cache.observe(live)
+        if is_load_balancer(live) or self.is_migrating(live):
+            raise Conflict(409, "the Service changed meanwhile; looking again")
+
+    async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
+        await self._register.withdraw(owner(claim), keep)
+
+    def forget(self, ref: Ref) -> None:
+        self._replace_foreign(ref, ())
+        self._register.forget(ref, Owner(*ref).key)
+
+    # What is reported
+
+    def is_bound(self, claim: Object) -> bool:
+        return bool(ingress(claim))
+
+    def refused(self, serve: Serve, refusal: Refusal) -> str:
+        return words.refusal(self._groups, KIND, serve.claim)
+
+    def status(self, claim: Object, blocks: tuple[Block, ...], why: str) -> Object:
+        status = with_ingress(claim, blocks)
+        conditions = status.get("conditions") or []
+        if why:
+            waiting = {"type": kinds.CONDITION, "status": "False", "reason": self.failed, "message": why}
+            status["conditions"] = meta.with_condition(conditions, waiting, _now())
+        else:
+            status["conditions"] = meta.without_condition(conditions, kinds.CONDITION) or None
+        return status
+
+    def bound_status(self, claim: Object, bound: Bound) -> Object:
+        return self.status(claim, (bound.block,), "")
+
+    def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
+        return self.status(claim, (), refusal.message if isinstance(refusal, Wait) else refusal.detail)
+
+    def message(self, refusal: Refusal) -> str:
+        return refusal.detail

@@ -1,0 +1,226 @@
+"""What is watched and what wakes what.
+
+IPGroup changed ───────► the group; whoever waits for an address; VirtualIPs that wait to be migrated
+IP changed ────────────► the pools it lies in; whoever waits for its address; its owner, if it vanished
+Service changed ───────► the Service, if it is ours or might be; the VirtualIPs that expose it
+VirtualIP changed ─────► the VirtualIP
+GroupSegmentMapping ───► whoever waits for an address
+every so often ────────► everything once (RECONCILIATION_INTERVAL_MS); settled objects cost no request
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from berth.control.controller import Controller
+from berth.control.mirror import Watched
+from berth.dialects.claim import ClaimLife
+from berth.dialects.several import SeveralLife
+from berth.dialects.shape import Built, Kit
+from berth.dialects.vip import admit, kinds, ledger
+from berth.dialects.vip.book import ServiceBook
+from berth.dialects.vip.groups import GroupLife
+from berth.dialects.vip.janitor import Janitor, owners
+from berth.dialects.vip.migrate import STAGES, Migration, state_of
+from berth.dialects.vip.objects import Objects
+from berth.dialects.vip.pools import Lease, Register, Shelf
+from berth.dialects.vip.virtual import VirtualBook, VirtualLife
+from berth.kube import meta
+from berth.kube.meta import Ref
+from berth.net import Block
+
+Object = dict[str, Any]
+TOUCHED_SECONDS = 0.05
+
+
+def build(kit: Kit) -> Built:
+    return _Wiring(kit).built()
+
+
+class _Wiring:
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
+        self._group_kept = kit.keep(Watched((kinds.IPGROUP,)))
+        self._ip_kept = kit.keep(Watched((kinds.IP,), ledger.indexes()))
+        self._services = kit.keep(Watched((kinds.SERVICE,)))
+        self._vip_kept = kit.keep(Watched((kinds.VIRTUAL_IP,), {"service": _services_of}, optional=True))
+        self._mapping_kept = kit.keep(Watched((kinds.MAPPING,), optional=True))
+        self._groups = Shelf(kinds.GROUP_LABEL, self._wake)
+        self._mappings = Shelf(kinds.MAPPING_LABEL, self._wake)
+        self._ledger = ledger.Ledger(self._ip_kept, kit.client)
+        self._register = Register(self._ledger, (self._groups, self._mappings), self._wake)
+        self._register.shows = self._shows
+        self._register.touched = self._touch
+        self._controllers = {
+            "IPGroup": self._group_controller(),
+            "Service": self._service_controller(),
+            "VirtualIP": self._vip_controller(),
+        }
+        self._listen()
+
+    def built(self) -> Built:
+        janitor = Janitor(self._ledger, owners(self._services, self._vip_kept), self._kit.client)
+        return Built(
+            controllers=tuple(self._controllers.values()),
+            adopt=self._adopt,
+            routes=admit.routes(admit.WhoAmI(self._kit.client)),
+            tasks=(janitor.run, self._resync),
+        )
+
+    def _group_controller(self) -> Controller:
+        life = GroupLife(self._kit, self._group_kept, self._groups, self._ledger)
+        return Controller("vip.ipgroup", life.reconcile, self._kit.metrics)
+
+    def _service_controller(self) -> Controller:
+        kit = self._kit
+        classes = kit.settings.vip_classes
+        self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
+        self._book.is_migrating = self._is_migrating
+        life = SeveralLife(self._book, kit.client, kit.events, kit.metrics)
+        return Controller("vip.service", life.reconcile, kit.metrics, at_once=kit.settings.at_once)
+
+    def _vip_controller(self) -> Controller:
+        kit = self._kit
+        objects = Objects(kit.client, self._vip_kept, self._services)
+        self._vip_book = VirtualBook(self._vip_kept, self._register, self._mappings, self._mapping_kept.cache)
+        claims = ClaimLife(self._vip_book, kit.client, kit.events, kit.metrics)
+        migration = Migration(objects, self._ledger, self._groups, kit.settings.vip_classes)
+        life = VirtualLife(self._vip_book, claims, migration, objects)
+        return Controller("vip.virtualip", life.reconcile, kit.metrics)
+
+    # What wakes what
+
+    def _listen(self) -> None:
+        self._group_kept.cache.listen(self._group_changed)
+        self._mapping_kept.cache.listen(self._mapping_changed)
+        self._ip_kept.cache.listen(self._ip_changed)
+        self._services.cache.listen(self._service_changed)
+        self._vip_kept.cache.listen(self._vip_changed)
+
+    def _adopt(self) -> None:
+        """Existing leases before newcomers, then everything once, the oldest first."""
+        self._started = True
+        self._register.load()
+        for shelf, kept in ((self._groups, self._group_kept), (self._mappings, self._mapping_kept)):
+            for pool in kept.cache:
+                self._register.fill(shelf, shelf.open(pool))
+        for vip in self._vip_kept.cache:
+            self._vip_book.remember(vip)
+        for service in self._services.cache:
+            self._book.remember(service)
+        self._everything()
+
+    def _everything(self) -> None:
+        services = (service for service in self._services.cache if self._book.concerns(service))
+        for objects in (self._group_kept.cache, services, self._vip_kept.cache):
+            for obj in sorted(objects, key=_age):
+                self._wake(meta.ref(obj))
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(self._kit.settings.vip_resync_seconds)
+            self._everything()
+
+    def _group_changed(self, old: Object | None, new: Object | None) -> None:
+        if self._started:
+            self._pool_changed(self._groups, old, new)
+            self._wake(meta.ref(new or old or {}))
+            if _differs(old, new):
+                self._wake_all(vip for vip in self._vip_kept.cache if state_of(vip) in STAGES)
+
+    def _mapping_changed(self, old: Object | None, new: Object | None) -> None:
+        if self._started:
+            self._pool_changed(self._mappings, old, new)
+
+    def _pool_changed(self, shelf: Shelf, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            shelf.close((old or {})["metadata"]["name"])
+            self._register.elsewhere.wake_all()  # so that what they say names the pools there are
+        elif _differs(old, new):
+            self._register.fill(shelf, shelf.open(new))
+
+    def _ip_changed(self, old: Object | None, new: Object | None) -> None:
+        if self._started:
+            self._register.record_changed(old, new)
+
+    def _service_changed(self, old: Object | None, new: Object | None) -> None:
+        service = new or old
+        if service is None or not self._started:
+            return
+        if new is not None and (is_worth := self._book.concerns(new)):
+            self._book.remember(new)
+        else:
+            is_worth = old is not None and self._book.concerns(old)
+        if is_worth:
+            self._wake(meta.ref(service))
+        self._wake_all(self._vip_kept.cache.by("service", _name(service)))
+        for owner in meta.owners(service):
+            if owner.get("kind") == "VirtualIP":
+                self._wake(Ref("VirtualIP", service["metadata"]["namespace"], owner["name"]))
+
+    def _vip_changed(self, old: Object | None, new: Object | None) -> None:
+        vip = new or old
+        if vip is None or not self._started:
+            return
+        if new is not None:
+            self._vip_book.remember(new)
+        self._wake(meta.ref(vip))
+        if new is None or meta.is_deleting(new) or (old is not None and state_of(old) != state_of(new)):
+            # A rival may go on, and its Service may be free of a lock.
+            for name in _services_of(vip):
+                self._wake_all(self._vip_kept.cache.by("service", name))
+                self._wake(Ref("Service", *name.split("/", 1)))
+
+    def _touch(self, lease: Lease) -> None:
+        for pool in self._groups:
+            if pool.segment.covers(lease.block) or self._groups.is_home(pool, lease.home):
+                self._controllers["IPGroup"].add(Ref("IPGroup", "", pool.segment.name), TOUCHED_SECONDS)
+
+    def _wake(self, ref: Ref) -> None:
+        self._controllers[ref.kind].add(ref)
+
+    def _wake_all(self, objects: Iterable[Object]) -> None:
+        for obj in objects:
+            self._wake(meta.ref(obj))
+
+    # Questions across kinds
+
+    def _shows(self, holder: str, block: Block) -> Ref | None:
+        kind, _, rest = holder.partition("/")
+        namespace, _, name = rest.partition("/")
+        found: dict[str, tuple[Any, Callable[[Object, Block], bool]]] = {
+            "Service": (self._services.cache, self._book.shows),
+            "VirtualIP": (self._vip_kept.cache, self._vip_book.shows),
+        }
+        if kind not in found:
+            return None
+        cache, shows = found[kind]
+        obj = cache.get(namespace, name)
+        return meta.ref(obj) if obj is not None and shows(obj, block) else None
+
+    def _is_migrating(self, service: Object) -> bool:
+        name = meta.annotations(service).get(kinds.MIGRATING)
+        vip = self._vip_kept.cache.get(service["metadata"]["namespace"], name) if name else None
+        return vip is not None and state_of(vip) in STAGES
+
+
+def _differs(old: Object | None, new: Object | None) -> bool:
+    if old is None or new is None:
+        return True
+    return bool(old.get("spec") != new.get("spec") or meta.is_deleting(old) != meta.is_deleting(new))
+
+
+def _services_of(vip: Object) -> tuple[str, ...]:
+    names = {str((vip.get(part) or {}).get("service") or "") for part in ("spec", "status")}
+    return tuple(f"{vip['metadata']['namespace']}/{name}" for name in sorted(names) if name)
+
+
+def _name(obj: Object) -> str:
+    return f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]
