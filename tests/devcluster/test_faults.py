@@ -17,7 +17,7 @@ BUSY = 'E1116 run.go:72] "command failed" err="listen tcp 127.0.0.1:6443: bind: 
 @pytest.mark.parametrize(
     ("log", "sentence"),
     [
-        (FULL, "etcd ended: the disk is full: free some space"),
+        (FULL, "etcd ended: the disk is full: free 500 MB"),
         (BUSY, "etcd ended: a port is taken: stop what listens there"),
         ("panic: open /x: permission denied", "etcd ended: a file may not be read or written"),
         (
@@ -57,7 +57,7 @@ def test_a_log_that_is_not_there_is_no_second_failure(tmp_path: Path) -> None:
 
 def test_our_own_file_operations_get_the_same_sentences() -> None:
     with (
-        pytest.raises(UserError, match=r"^cannot write /x: the disk is full: free some space"),
+        pytest.raises(UserError, match=r"^cannot write /x: the disk is full: free 500 MB"),
         explained("/y"),
     ):
         raise OSError(errno.ENOSPC, "No space left on device", "/x")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -52,7 +54,7 @@ def start(
     """Start a control plane and print its kubeconfig."""
     names = [*CORE, "kube-controller-manager"] if controllers else CORE
     with Bar() as bar:
-        asyncio.run(Binaries.prepare(names, bar))
+        _run(Binaries.prepare(names, bar))
     options = Options(directory=directory, port=port, durable=durable)
     if background:
         _start_in_background(name, options, controllers)
@@ -123,7 +125,7 @@ def prepare(
 ) -> None:
     """Fetch or build the programs into the cache. The first time takes about ten minutes on two cores."""
     with Bar() as bar:
-        binaries = asyncio.run(_prepare(programs or list(EVERYTHING), bar))
+        binaries = _run(_prepare(programs or list(EVERYTHING), bar))
     table = Table("program", "from", "path", box=None)
     for name, found in binaries.found.items():
         table.add_row(name, found.origin, str(found.path))
@@ -135,6 +137,20 @@ async def _prepare(names: list[str], bar: Bar) -> Binaries:
     if "clusterctl" in names:
         await prepare_cluster_api_crds(bar)
     return binaries
+
+
+def _run(work: Coroutine[Any, Any, Binaries]) -> Binaries:
+    """To its end, or until SIGTERM or Ctrl-C, which end the compilers too."""
+    try:
+        return asyncio.run(_cancelled_by_sigterm(work))
+    except asyncio.CancelledError:
+        raise typer.Exit(143) from None
+
+
+async def _cancelled_by_sigterm(work: Coroutine[Any, Any, Binaries]) -> Binaries:
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 def _wide() -> Console:

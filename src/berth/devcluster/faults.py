@@ -21,7 +21,7 @@ QUOTED = 300
 FILE_LIMIT = "a file grew past what this shell allows: raise the limit with `ulimit -f unlimited`"
 BUSY = "address already in use"
 KNOWN = {
-    "no space left on device": "the disk is full: free some space, or set TMPDIR to where 500 MB are free",
+    "no space left on device": "the disk is full: free 500 MB, or choose another place (TMPDIR, --directory)",
     "file too large": FILE_LIMIT,
     "file size limit exceeded": FILE_LIMIT,
     BUSY: "a port is taken: stop what listens there, or start without a fixed port",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from berth.devcluster.cluster import DevCluster, Options
 from berth.devcluster.directory import READY
-from berth.devcluster.faults import StartFailed
+from berth.devcluster.faults import StartFailed, explained
 from berth.devcluster.process import Process
 from berth.errors import UserError
 
@@ -65,13 +66,26 @@ class Keeper:
 
 
 def main(directory: Path, port: int, durable: bool, controllers: str) -> None:
-    """In the background: `ready` tells the waiting command, `error` what went wrong."""
+    """In the background. One line on standard output tells the waiting command how the start went."""
     options = Options(directory=directory, port=port, durable=durable)
-    keeper = Keeper(options, lambda cluster: (cluster.directory / READY).touch(), controllers)
     try:
-        asyncio.run(keeper.keep())
+        asyncio.run(Keeper(options, _tell_ready, controllers).keep())
     except UserError as error:
+        _tell(str(error))
         sys.exit(str(error))
+
+
+def _tell_ready(cluster: DevCluster) -> None:
+    with explained(str(cluster.directory)):
+        (cluster.directory / READY).touch()
+    _tell(READY)
+
+
+def _tell(line: str) -> None:
+    """The first line is the only one: the command that reads it goes away."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

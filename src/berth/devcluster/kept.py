@@ -25,7 +25,6 @@ from berth.errors import UserError
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 KEEPER_LOG = "keeper.log"
-START_SECONDS = 180.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.05
 
@@ -69,28 +68,29 @@ class Kept:
             keeper.terminate()
             keeper.wait(STOP_SECONDS)
             raise
+        finally:
+            if keeper.stdout:
+                keeper.stdout.close()
 
-    def _spawn(self, options: Options, controllers: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, options: Options, controllers: str) -> subprocess.Popen[str]:
         durable = "durable" if options.durable else "quick"
         arguments = [str(self.directory), str(options.port), durable, controllers]
         with (self.directory / KEEPER_LOG).open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "berth.devcluster.keep", *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=log,
+                text=True,
                 start_new_session=True,
             )
 
-    def _await_ready(self, keeper: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not self.ready:
-            if keeper.poll() is not None:
-                said = (self.directory / KEEPER_LOG).read_text(errors="replace").strip()
-                raise UserError(said.splitlines()[-1] if said else "the dev cluster ended at once")
-            if time.monotonic() > deadline:
-                raise UserError(f"the dev cluster was not ready after {START_SECONDS:.0f} s")
-            time.sleep(POLL_SECONDS)
+    def _await_ready(self, keeper: subprocess.Popen[str]) -> None:
+        """The keeper ends each of its waits by itself, so this one needs no end of its own."""
+        assert keeper.stdout
+        said = keeper.stdout.read().strip()
+        if said != READY:
+            raise UserError(said or f"the dev cluster ended: see {self.directory / KEEPER_LOG}")
 
     def stop(self) -> None:
         """Ends the keeper, which ends the rest; the directory goes too. What has stopped is only removed."""
