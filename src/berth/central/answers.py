@@ -10,7 +10,7 @@ from aiohttp import web
 
 from berth.leasing.holders import HolderReason
 from berth.leasing.model import Reason
-from berth.net import Family, parse_block
+from berth.store.hosts import masked
 from berth.store.wishes import Answer, Granted, Refused, Released, family_of, zone_of
 
 NO_MATCH = "no matching address found with the provided secret, zone and address"
@@ -59,11 +59,6 @@ def refused(refusal: Refusal) -> web.Response:
     return response
 
 
-def masked(address: str) -> str:
-    """The canonical host CIDR of a stored address."""
-    return f"{address}/{128 if ':' in address else 32}"
-
-
 def answered(answer: Answer, pool: str, table: Mapping[str, tuple[int, str]]) -> web.Response:
     if isinstance(answer, Granted):
         message = "Address registered successfully" if answer.fresh else "IP-address updated!"
@@ -80,13 +75,3 @@ def translated(answer: Refused, pool: str, table: Mapping[str, tuple[int, str]])
     status, message = table[answer.reason]
     zone, family = zone_of(pool), family_of(pool)
     return Refusal(status, message.format(zone=zone, pool=f"{zone}_v{family}"), answer.reason)
-
-
-def canonical(text: str) -> tuple[Family, str]:
-    """Any accepted spelling of one host address → family and canonical text; ValueError for the rest."""
-    address, slash, length = text.partition("/")
-    block = parse_block(address)
-    mapped = ":" in address and block.family is Family.V4
-    if mapped or (slash and length != str(block.family.width)):
-        raise ValueError(text)
-    return block.family, block.address

@@ -63,12 +63,17 @@ class Api:
     """Answers requests; `web.Server(api)` is the server."""
 
     def __init__(
-        self, ledger: Ledger, config: Config, bounds: Limits, journal: Journal | None = None
+        self,
+        ledger: Ledger,
+        config: Config,
+        bounds: Limits,
+        metrics: ApiMetrics,
+        journal: Journal,
     ) -> None:
         self.ledger = ledger
         self.config = config
-        self.metrics = ApiMetrics()
-        self.journal = journal or Journal()
+        self.metrics = metrics
+        self.journal = journal
         self._limits = bounds
         self._throttle = Throttle(bounds.rate_per_second)
         self._guesses = Guesses(bounds.wrong_secrets)

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import orjson
 
-from berth.central.answers import Refusal, canonical
+from berth.central.answers import Refusal
 from berth.central.zones import Zones
 from berth.leasing.holders import Entry, Identity
 from berth.net import Family
+from berth.store.hosts import canonical
 from berth.store.secrets import Secret
 from berth.store.wishes import Refused, Register, Release, pool_key
 

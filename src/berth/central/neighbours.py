@@ -1,29 +1,72 @@
-"""The other systems the API talks to, each off until configured: ROR's events, Splunk's collector, NetBox.
-None of them is waited for by a request, and none of them can stop the ledger.
+"""The other systems the API talks to, each off until configured: ROR's events, Splunk's collector,
+NetBox. None of them is waited for by a request, and none of them can stop the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+from berth.central.hec import Forwarder
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
+from berth.central.netbox import Mirror
+from berth.central.ror import Listener
 from berth.central.settings import ApiSettings
+from berth.central.spool import Spool
+from berth.errors import UserError
 from berth.store.ledger import Ledger
 
 
 class Neighbours:
-    def __init__(self, settings: ApiSettings) -> None:
+    def __init__(self, settings: ApiSettings, metrics: ApiMetrics) -> None:
         self._settings = settings
+        self._metrics = metrics
+        self._spool: Spool | None = None
         self.journal = Journal()
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: ApiSettings) -> AsyncIterator[Neighbours]:
-        yield cls(settings)
+    async def open(cls, settings: ApiSettings, metrics: ApiMetrics) -> AsyncIterator[Neighbours]:
+        for flag, path in _token_files(settings):
+            _refuse_unreadable(flag, path)
+        neighbours = cls(settings, metrics)
+        if settings.splunk.enabled:
+            splunk = settings.splunk
+            neighbours._spool = Spool(splunk.queue_file, splunk.queue_events, metrics.hec_dropped.inc)
+            neighbours.journal = Journal(neighbours._spool.add)
+        try:
+            yield neighbours
+        finally:
+            if neighbours._spool is not None:
+                await neighbours._spool.close()
 
-    def work(self, ledger: Ledger, metrics: ApiMetrics) -> list[Coroutine[Any, Any, None]]:
+    def work(self, ledger: Ledger, who: str) -> list[Coroutine[Any, Any, None]]:
         """What has to run beside the server."""
-        return []
+        settings, found = self._settings, []
+        if settings.ror.url:
+            found.append(Listener(settings.ror, ledger.engine, self._metrics).listen_forever())
+        if self._spool is not None:
+            forwarder = Forwarder(settings.splunk, self._spool, self._metrics)
+            found += [forwarder.store_forever(), forwarder.forward_forever()]
+        if settings.netbox.url:
+            found.append(Mirror(settings.netbox, ledger.engine, self._metrics, who).mirror_forever())
+        return found
+
+
+def _token_files(settings: ApiSettings) -> list[tuple[str, Path | None]]:
+    return [
+        ("--ror-token-file", settings.ror.token_file if settings.ror.url else None),
+        ("--splunk-token-file", settings.splunk.token_file if settings.splunk.enabled else None),
+        ("--netbox-token-file", settings.netbox.token_file if settings.netbox.url else None),
+    ]
+
+
+def _refuse_unreadable(flag: str, path: Path | None) -> None:
+    try:
+        if path is not None:
+            path.read_text()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise UserError(f"{flag} {path} cannot be read: {cause}.") from cause

@@ -22,6 +22,7 @@ from aiohttp import web
 from berth import log
 from berth.central.app import Api, Config
 from berth.central.identity import load_identities, load_tokens
+from berth.central.metrics import ApiMetrics
 from berth.central.neighbours import Neighbours
 from berth.central.settings import ApiSettings, Tls
 from berth.central.sweep import sweep_forever
@@ -48,13 +49,14 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         pending_ms = round(settings.pending_seconds * 1000)
         rules = Rules(pepper, pending_ms, bool(settings.netbox.url), settings.limits.quota)
         ledger = await stack.enter_async_context(Ledger.open(engine, rules, config.zones.pools))
-        neighbours = await stack.enter_async_context(Neighbours.open(settings))
-        api = Api(ledger, config, settings.limits, neighbours.journal)
+        metrics = ApiMetrics()
+        neighbours = await stack.enter_async_context(Neighbours.open(settings, metrics))
+        api = Api(ledger, config, settings.limits, metrics, neighbours.journal)
         async with asyncio.TaskGroup() as tasks:
             sweeper = _sweeper(settings, ledger)
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, api.metrics)),
-                *(tasks.create_task(work) for work in neighbours.work(ledger, api.metrics)),
+                *(tasks.create_task(work) for work in neighbours.work(ledger, sweeper.who)),
             ]
             async with listening(api, bound, settings):
                 on_hangup(tasks, lambda: reload(settings, api))

@@ -57,6 +57,14 @@ class Ledger:
         async with self.engine.snapshot() as tx:
             await self.memory.load(tx, changed)
 
+    async def look(self, pools: Mapping[str, Pool]) -> None:
+        """Read what is held without serving anything or writing down pools: for commands."""
+        async with self.engine.snapshot() as tx:
+            stored = [row[0] for row in await tx.rows("SELECT key FROM pools ORDER BY key")]
+            keys = [*pools, *(key for key in stored if key not in pools)]
+            self.memory.configure({key: pools.get(key, Pool(key)) for key in keys})
+            await self.memory.load(tx)
+
     async def submit(self, wish: Wish) -> Answer:
         """Settle a wish. StoreDown: nothing is known to have happened; asking again is safe."""
         if self._lanes is None:

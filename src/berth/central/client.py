@@ -1,0 +1,145 @@
+"""Async client of the IPAM-API, for the vitistack dialect, commands and tests. Works with upstream's
+API too: host CIDR in lower case, any 2xx is success, any other answer is a refusal with its message.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import orjson
+
+from berth.errors import ApiDown, ApiRefused
+from berth.leasing.holders import Identity
+from berth.store.hosts import canonical, masked
+from berth.store.secrets import Secret
+
+DEADLINE_SECONDS = 4.5
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a holder asks for; the same value registers, updates and releases."""
+
+    who: Identity
+    zone: str
+    ip_family: str
+    secret: Secret
+    address: str = ""  # empty: any
+    retention_days: int = 0
+    deny: bool = False
+    uid: str = ""
+
+    def body(self) -> dict[str, Any]:
+        service: dict[str, Any] = {
+            "service_name": self.who.service_name,
+            "namespace_id": self.who.namespace_id,
+            "cluster_id": self.who.cluster_id,
+            "retention_period_days": self.retention_days,
+            "deny_external_cleanup": self.deny,
+        }
+        if self.uid:
+            service["uid"] = self.uid
+        return {
+            "secret": self.secret.bytes.decode(),
+            "zone": self.zone,
+            "ip_family": self.ip_family,
+            "address": masked(canonical(self.address)[1]) if self.address else "",
+            "service": service,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach the API: `url` with or without `/v2`, an optional bearer token and TLS settings."""
+
+    url: str
+    token: Secret | None = None
+    tls: ssl.SSLContext | None = None
+    seconds: float = DEADLINE_SECONDS
+
+
+class ApiClient:
+    """An async context manager; one per process."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._base = access.url.rstrip("/")
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> ApiClient:
+        timeout = aiohttp.ClientTimeout(total=self._access.seconds)
+        self._session = aiohttp.ClientSession(timeout=timeout)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def register(self, ask: Ask, *, pending: bool = False, new_secret: Secret | None = None) -> str:
+        """The address (host CIDR) the holder is on now. `pending` only reserves it for a while."""
+        body = ask.body()
+        if pending:
+            body["pending"] = True
+        if new_secret is not None:
+            body["new_secret"] = new_secret.bytes.decode()
+        answer = await self._send("POST", "/address", body)
+        return str(answer.get("address", ""))
+
+    async def release(self, ask: Ask) -> None:
+        await self._send("DELETE", "/service", ask.body())
+
+    async def release_cluster(self, cluster_id: str) -> dict[str, Any]:
+        return await self._send("DELETE", "/cluster", {"cluster_id": cluster_id})
+
+    async def ready(self) -> bool:
+        """Whether the API can serve; False also when there is no answer."""
+        assert self._session is not None, "use it as a context manager"
+        root = self._base.removesuffix("/v2")
+        try:
+            async with self._session.get(f"{root}/readyz", ssl=self._tls()) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
+
+    async def _send(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        assert self._session is not None, "use it as a context manager"
+        headers = {"Content-Type": "application/json"}
+        if self._access.token is not None:
+            headers["Authorization"] = f"Bearer {self._access.token.bytes.decode()}"
+        try:
+            async with self._session.request(
+                method,
+                self._base + path,
+                data=orjson.dumps(body),
+                headers=headers,
+                allow_redirects=False,
+                ssl=self._tls(),
+            ) as response:
+                return _read(response.status, await response.read())
+        except (aiohttp.ClientError, OSError, TimeoutError) as cause:
+            raise ApiDown(f"the IPAM-API gave no answer: {type(cause).__name__}") from cause
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        return self._access.tls if self._access.tls is not None else True
+
+
+def _read(status: int, raw: bytes) -> dict[str, Any]:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        body = {}
+    if not isinstance(body, dict):
+        body = {}
+    if 200 <= status < 300:
+        return body
+    message = str(body.get("message") or body.get("error") or f"the IPAM-API answered with status {status}")
+    raise ApiRefused(status, message, str(body.get("reason", "")))

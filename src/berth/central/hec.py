@@ -1,0 +1,84 @@
+"""Forwards the journal to Splunk's HTTP Event Collector: in batches, from the spool, with growing
+pauses while it is away. An event leaves the spool when Splunk has said yes to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import orjson
+
+from berth import log
+from berth.central.metrics import ApiMetrics
+from berth.central.ror import token
+from berth.central.settings import Splunk
+from berth.central.spool import Spool
+
+BATCH = 200
+LONGEST_PAUSE = 30.0
+GATHER_SECONDS = 0.2
+SEND_SECONDS = 5.0
+
+
+class Forwarder:
+    def __init__(self, settings: Splunk, spool: Spool, metrics: ApiMetrics) -> None:
+        self._settings = settings
+        self._spool = spool
+        self._metrics = metrics
+        self._url = settings.url.rstrip("/") + "/services/collector/event"
+
+    async def store_forever(self) -> None:
+        while True:
+            await asyncio.sleep(GATHER_SECONDS)
+            await self._spool.store()
+            with suppress(OSError):
+                self._metrics.hec_queue.set(await self._spool.length())
+
+    async def forward_forever(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=SEND_SECONDS)
+        pause = GATHER_SECONDS
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                sent = await self._forward(session)
+                pause = GATHER_SECONDS if sent else min(LONGEST_PAUSE, pause * 2)
+                if not sent or sent < BATCH:
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+
+    async def _forward(self, session: aiohttp.ClientSession) -> int | None:
+        """One batch; how many events went, None when they could not."""
+        try:
+            batch = await self._spool.oldest(BATCH)
+            if not batch:
+                return 1
+            await self._post(session, b"\n".join(self._event(body) for _, body in batch))
+            await self._spool.remove(batch[-1][0])
+        except (aiohttp.ClientError, OSError, TimeoutError) as cause:
+            log.get("berth.splunk").warning("Splunk is away", cause=type(cause).__name__)
+            return None
+        self._metrics.hec_sent.inc(len(batch))
+        return len(batch)
+
+    async def _post(self, session: aiohttp.ClientSession, body: bytes) -> None:
+        assert self._settings.token_file is not None
+        headers = {"Authorization": f"Splunk {token(self._settings.token_file)}"}
+        async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
+            if response.status != 200:
+                raise aiohttp.ClientError(f"status {response.status}")
+            await response.read()
+
+    def _event(self, body: bytes) -> bytes:
+        kept: dict[str, Any] = orjson.loads(body)
+        return orjson.dumps(
+            {
+                "event": kept["event"],
+                "time": kept["time"],
+                "host": "ipam-api",
+                "source": self._settings.source,
+                "sourcetype": f"ipam-api:{kept['kind']}",
+                "index": self._settings.index,
+            }
+        )

@@ -1,0 +1,135 @@
+"""ROR's event stream: the API opens it, ROR says which cluster is gone, and that cluster's services are
+released as by `DELETE /v2/cluster`. Resumes with Last-Event-ID also after a restart, reconnects with
+growing pauses, and neither garbage nor repetition has an effect. Nothing is followed: redirects are
+refused, no address comes from an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+
+from berth import log
+from berth.central.metrics import ApiMetrics
+from berth.central.settings import Ror
+from berth.central.sse import EventParser, ServerEvent
+from berth.errors import StoreDown
+from berth.store import marks
+from berth.store.clusters import Order, release_cluster
+from berth.store.engine import Engine
+
+MARK = "ror-last-event-id"
+LONGEST_PAUSE = 60.0
+KEYS = ("cluster_id", "clusterId", "uid", "id")
+CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
+
+
+class Listener:
+    def __init__(self, settings: Ror, engine: Engine, metrics: ApiMetrics) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._metrics = metrics
+        self._log = log.get("berth.ror")
+
+    async def listen_forever(self) -> None:
+        pause = 0.5
+        while True:
+            try:
+                pause = await self._listen()
+            except (aiohttp.ClientError, OSError, TimeoutError, StoreDown, ValueError) as cause:
+                self._log.warning(
+                    "event stream lost", cause=type(cause).__name__, pause_seconds=round(pause, 1)
+                )
+            self._metrics.ror_connected.set(0)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    async def _listen(self) -> float:
+        """Follow one connection to its end; returns how long to wait before the next."""
+        parser = EventParser()
+        parser.last_id = await self._remembered()
+        async for event in self._events(parser):
+            await self._handle(event)
+            await self._remember(event.id)
+        return parser.retry_ms / 1000 if parser.retry_ms is not None else 0.5
+
+    async def _events(self, parser: EventParser) -> AsyncIterator[ServerEvent]:
+        url = self._settings.url.rstrip("/") + self._settings.path
+        silence = aiohttp.ClientTimeout(total=None, connect=10, sock_read=self._settings.silence_seconds)
+        async with (
+            aiohttp.ClientSession(timeout=silence) as session,
+            session.get(url, headers=self._headers(parser.last_id), allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                raise aiohttp.ClientError(f"status {response.status}")
+            self._metrics.ror_connected.set(1)
+            async for chunk in response.content.iter_any():
+                for event in parser.feed(chunk):
+                    yield event
+
+    def _headers(self, last_id: str) -> dict[str, str]:
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+        if self._settings.token_file is not None:
+            headers["X-API-KEY"] = token(self._settings.token_file)
+        if last_id:
+            headers["Last-Event-ID"] = last_id
+        return headers
+
+    async def _handle(self, event: ServerEvent) -> None:
+        name, data = unwrapped(event)
+        if name not in self._settings.events:
+            self._metrics.ror_events.labels("ignored").inc()
+            return
+        cluster = cluster_of(data)
+        if cluster is None:
+            self._metrics.ror_events.labels("unreadable").inc()
+            self._log.warning("event without a cluster", name=name)
+            return
+        identity = f"ror:{event.id}" if event.id else ""
+        done = await release_cluster(self._engine, Order(cluster, "ror", identity))
+        result = "repeated" if done.repeated else "unknown" if not done.found else "released"
+        self._metrics.ror_events.labels(result).inc()
+        self._log.info("cluster event", result=result, cluster_id=cluster, expired=done.expired)
+
+    async def _remembered(self) -> str:
+        async with self._engine.snapshot() as tx:
+            return await marks.mark(tx, MARK)
+
+    async def _remember(self, event_id: str) -> None:
+        if event_id:
+            async with self._engine.transaction() as tx:
+                await marks.set_mark(tx, MARK, event_id[:1000])
+
+
+def unwrapped(event: ServerEvent) -> tuple[str, Any]:
+    """Name and data of either frame form: the name on its own line, or inside the data (v1)."""
+    data = _json(event.data)
+    if event.event == "message" and isinstance(data, dict) and isinstance(data.get("event"), str):
+        inner = data.get("data")
+        return data["event"], _json(inner) if isinstance(inner, str) else inner
+    return event.event, data
+
+
+def cluster_of(data: Any) -> str | None:
+    """The cluster's id: a key of an object, or the bare text."""
+    found = next((data[key] for key in KEYS if data.get(key)), None) if isinstance(data, dict) else data
+    return found if isinstance(found, str) and CLUSTER.fullmatch(found) else None
+
+
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text.strip()
+
+
+def token(path: Path) -> str:
+    """Read each time it is used, so that a rotated one counts at once."""
+    return path.read_text().strip()

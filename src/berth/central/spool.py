@@ -1,0 +1,92 @@
+"""A bounded queue on disk for events on their way to Splunk, so that neither its outage nor our restart
+loses one. Requests only append to memory; one writer puts what has gathered into the file. What does
+not fit is dropped, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+
+from berth.errors import UserError
+
+T = TypeVar("T")
+MEMORY_LIMIT = 20_000  # events not yet in the file
+
+
+class Spool:
+    def __init__(self, path: Path, limit: int, dropped: Callable[[int], None]) -> None:
+        self._limit = limit
+        self._dropped = dropped
+        self._gathered: list[bytes] = []
+        self._turn = asyncio.Lock()
+        try:
+            self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._file.execute("PRAGMA journal_mode = WAL")
+            self._file.execute("PRAGMA synchronous = NORMAL")
+            self._file.execute(
+                "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, body BLOB NOT NULL)"
+            )
+        except sqlite3.Error as cause:
+            raise UserError(f"The Splunk queue {path} cannot be opened: {cause}.") from cause
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Called by requests: never waits."""
+        if len(self._gathered) >= MEMORY_LIMIT:
+            self._dropped(1)
+            return
+        self._gathered.append(orjson.dumps(event, default=str))
+
+    async def store(self) -> None:
+        """Put what has gathered into the file."""
+        if not self._gathered:
+            return
+        bodies, self._gathered = self._gathered, []
+        try:
+            lost = await self._work(self._store, bodies)
+        except OSError:
+            lost = len(bodies)
+        if lost:
+            self._dropped(lost)
+
+    def _store(self, bodies: list[bytes]) -> int:
+        room = max(0, self._limit - self._length())
+        with self._file:  # commits, or rolls back on an error
+            self._file.execute("BEGIN")
+            self._file.executemany("INSERT INTO events (body) VALUES (?)", [(one,) for one in bodies[:room]])
+        return len(bodies) - len(bodies[:room])
+
+    async def oldest(self, count: int) -> list[tuple[int, bytes]]:
+        return await self._work(self._oldest, count)
+
+    async def _work(self, function: Callable[..., T], *args: Any) -> T:
+        """In a thread, one at a time; the file's troubles become an OSError, which all our callers
+        outlive.
+        """
+        async with self._turn:
+            try:
+                return await asyncio.to_thread(function, *args)
+            except sqlite3.Error as cause:
+                raise OSError(str(cause)) from cause
+
+    def _oldest(self, count: int) -> list[tuple[int, bytes]]:
+        found = self._file.execute("SELECT id, body FROM events ORDER BY id LIMIT ?", (count,)).fetchall()
+        return [(row[0], row[1]) for row in found]
+
+    async def remove(self, up_to: int) -> None:
+        await self._work(self._file.execute, "DELETE FROM events WHERE id <= ?", (up_to,))
+
+    async def length(self) -> int:
+        return await self._work(self._length) + len(self._gathered)
+
+    def _length(self) -> int:
+        return int(self._file.execute("SELECT count(*) FROM events").fetchone()[0])
+
+    async def close(self) -> None:
+        await self.store()
+        self._file.close()

@@ -1,0 +1,89 @@
+"""Records from elsewhere into the ledger: in portions, each one transaction; running it twice does no
+harm. What is stored already is left as it is, and told apart: the same, or another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from berth.errors import UserError
+from berth.store import rows
+from berth.store.engine import Engine, Transaction
+from berth.store.ledger import ENSURE_POOL
+from berth.store.looking import Record
+from berth.store.rows import AddressRow, Event
+from berth.store.wishes import family_of, zone_of
+
+PORTION = 500
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Imported:
+    added: int = 0
+    present: int = 0
+    events: int = 0
+    conflicts: list[str] = field(default_factory=list)  # addresses stored for another pool or record
+
+
+async def import_records(engine: Engine, found: Iterable[Record | Event], *, quiet: bool = False) -> Imported:
+    """Bring records (and, of a backup, history) in. `quiet`: the history comes along, so none is written."""
+    done = Imported()
+    for portion in portions(found):
+        records = [one for one in portion if isinstance(one, Record)]
+        events = [one for one in portion if isinstance(one, Event)]
+        async with engine.transaction(slow=True) as tx:
+            await _import(tx, records, done, quiet)
+            if events:
+                await rows.record(tx, events)
+                await rows.advance(tx, {event.pool for event in events})
+        done.events += len(events)
+    return done
+
+
+async def _import(tx: Transaction, records: Sequence[Record], done: Imported, quiet: bool) -> None:
+    pools = sorted({record.address.pool for record in records})
+    await tx.many(ENSURE_POOL, [(key, zone_of(key), family_of(key)) for key in pools])
+    now = (await tx.lock(None)).now
+    stored = {row.address: row for row in await rows.addresses(tx, [one.address.address for one in records])}
+    fresh = [one for one in records if one.address.address not in stored]
+    done.added += len(fresh)
+    for one in records:
+        _compare(one.address, stored.get(one.address.address), done)
+    await tx.many(rows.INSERT_ADDRESS, [one.address.columns() for one in fresh])
+    await tx.many(rows.UPSERT_HOLDER, [row.columns() for one in fresh for row in one.holders])
+    if not quiet:
+        await rows.record(
+            tx, [Event(now, one.address.pool, one.address.address, "imported", 1) for one in fresh]
+        )
+        await rows.advance(tx, pools)
+
+
+def _compare(new: AddressRow, stored: AddressRow | None, done: Imported) -> None:
+    if stored is None:
+        return
+    if (stored.pool, stored.uid) == (new.pool, new.uid):
+        done.present += 1
+    else:
+        done.conflicts.append(new.address)
+
+
+async def restore(engine: Engine, found: Iterable[Record | Event]) -> Imported:
+    """Into an empty ledger only: nobody's address is ever overwritten."""
+    async with engine.snapshot() as tx:
+        if await tx.rows("SELECT 1 FROM addresses LIMIT 1"):
+            raise UserError("the ledger is not empty; restore into a new database.")
+    done = await import_records(engine, found, quiet=True)
+    async with engine.transaction(slow=True) as tx:
+        keys = list((await tx.lock(None)).revisions)
+        await rows.advance(tx, keys)
+    return done
+
+
+def portions(found: Iterable[T]) -> Iterator[list[T]]:
+    source = iter(found)
+    while portion := list(islice(source, PORTION)):
+        yield portion

@@ -1,0 +1,120 @@
+"""Upstream's MongoDB records into ours: a plain BSON dump of the collection `addresses`, or JSON lines
+as `mongoexport` writes them. The secrets are opened once, with upstream's key and start value, and
+sealed as ours.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+from berth.errors import UserError
+from berth.leasing.holders import Entry, Identity
+from berth.store import bson
+from berth.store.hosts import canonical
+from berth.store.looking import Record
+from berth.store.rows import AddressRow, HolderRow
+from berth.store.secrets import Pepper, Secret
+from berth.store.wishes import pool_key
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamKey:
+    """`enc_key` and `enc_iv` of upstream's encryption file."""
+
+    key: bytes
+    start: bytes
+
+    def __repr__(self) -> str:
+        return "UpstreamKey(***)"
+
+    def opened(self, text: str) -> Secret:
+        decryptor = Cipher(AES(self.key), CTR(self.start)).decryptor()
+        plain = decryptor.update(base64.b64decode(text, validate=True)) + decryptor.finalize()
+        return Secret(plain.decode())
+
+
+def load_key(path: Path) -> UpstreamKey:
+    try:
+        found = orjson.loads(path.read_bytes())
+        key, start = found["enc_key"].encode(), found["enc_iv"].encode()
+    except (OSError, orjson.JSONDecodeError, KeyError, AttributeError, TypeError) as cause:
+        raise UserError(f"{path} is not upstream's encryption file (enc_key and enc_iv).") from cause
+    if len(key) not in (16, 24, 32) or len(start) != 16:
+        raise UserError(f"{path}: enc_key must have 16, 24 or 32 bytes and enc_iv 16.")
+    return UpstreamKey(key, start)
+
+
+def read(path: Path, key: UpstreamKey, pepper: Pepper, now: int) -> Iterator[Record]:
+    """The records of a dump; UserError names the first one that cannot be read, and never a secret."""
+    number = 0
+    try:
+        for document in _documents(path.read_bytes()):
+            number += 1
+            if document["services"]:  # without entries upstream was about to free it
+                yield _record(document, key, pepper, now)
+    except OSError as cause:
+        raise UserError(f"{path} cannot be read: {cause.strerror}.") from cause
+    except bson.BadBson as cause:
+        raise UserError(f"{path} is no BSON dump: {cause}.") from cause
+    except (ValueError, KeyError, TypeError) as cause:
+        raise UserError(f"{path}, record {number}: {type(cause).__name__}; is it the right key?") from cause
+
+
+def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
+    if data.lstrip()[:1] in (b"{", b"["):
+        text = data.strip()
+        listed = orjson.loads(text) if text.startswith(b"[") else map(orjson.loads, text.splitlines())
+        yield from (_plain(document) for document in listed)
+    else:
+        yield from bson.documents(data)
+
+
+def _plain(value: Any) -> Any:
+    """Extended JSON ({"$oid": …}, {"$date": …}, {"$numberInt": …}) as plain values."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        (name, inner), *_ = value.items()
+        if name in ("$oid", "$numberInt", "$numberLong", "$numberDouble"):
+            return inner if name == "$oid" else int(float(inner))
+        if name == "$date":
+            return _date(_plain(inner))
+    return {key: _plain(one) for key, one in value.items()}
+
+
+def _date(value: Any) -> datetime:
+    if isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, UTC)
+    return datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+
+
+def _record(document: Mapping[str, Any], key: UpstreamKey, pepper: Pepper, now: int) -> Record:
+    family, address = canonical(document["address"])
+    pool = pool_key(document["zone"], family)
+    seal = pepper.seal(key.opened(document["secret"]))
+    row = AddressRow(address, pool, str(document["_id"]), seal, now)
+    return Record(row, tuple(HolderRow(address, pool, _entry(one)) for one in document["services"]))
+
+
+def _entry(service: Mapping[str, Any]) -> Entry:
+    who = Identity(service["service_name"], service["namespace_id"], service["cluster_id"])
+    ends = service.get("expires_at")
+    ends_ms = (
+        None
+        if ends is None
+        else round((ends if isinstance(ends, datetime) else _date(ends)).timestamp() * 1000)
+    )
+    days = int(service.get("retention_period_days") or 0)
+    return Entry(who, days, bool(service.get("deny_external_cleanup")), expires_at=ends_ms)

@@ -1,0 +1,49 @@
+"""Changes on their way to NetBox, written in the transaction of the change itself and taken out when done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from berth.store import marks
+from berth.store.engine import Engine
+
+LONGEST_MS = 300_000
+DUE = """SELECT id, kind, address, pool, uid, tries FROM outbox WHERE due_at <= $1
+AND id IN (SELECT min(id) FROM outbox GROUP BY address) ORDER BY id LIMIT 50"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    id: int
+    kind: str  # push or drop
+    address: str
+    pool: str
+    uid: str
+    tries: int
+
+
+async def due(engine: Engine, who: str) -> list[Parcel]:
+    """What is to be delivered now, the oldest of each address; only to the replica that has the duty."""
+    async with engine.transaction() as tx:
+        now = await tx.now()
+        if not await marks.take_duty(tx, "netbox", who, (now, now + 60_000)):
+            return []
+        return [Parcel(*row) for row in await tx.rows(DUE, now)]
+
+
+async def done(engine: Engine, parcel: Parcel) -> None:
+    async with engine.transaction() as tx:
+        await tx.rows("DELETE FROM outbox WHERE id = $1", parcel.id)
+
+
+async def failed(engine: Engine, parcel: Parcel) -> None:
+    """Again later, with growing pauses; others overtake it, its own address waits."""
+    pause = min(LONGEST_MS, 1000 * 2 ** min(parcel.tries, 10))
+    async with engine.transaction() as tx:
+        due_at = await tx.now() + pause
+        await tx.rows("UPDATE outbox SET tries = tries + 1, due_at = $2 WHERE id = $1", parcel.id, due_at)
+
+
+async def length(engine: Engine) -> int:
+    async with engine.snapshot() as tx:
+        return int((await tx.rows("SELECT count(*) FROM outbox"))[0][0])

@@ -1,0 +1,161 @@
+"""The IPAM-API in this process, on a real socket and a real store, with a clock that tests may move."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp import web
+
+from berth.central.app import Api, Config
+from berth.central.identity import Identities, Tokens
+from berth.central.journal import Journal
+from berth.central.metrics import ApiMetrics
+from berth.central.settings import Limits
+from berth.central.sweep import sweep_once
+from berth.central.zones import EXAMPLE, parse_zones
+from berth.leasing.holders import DAY_MS, Entry
+from berth.store import rows
+from berth.store.book import Rules
+from berth.store.engine import Clock, connect
+from berth.store.guard import ClockGuard, monotonic_ms
+from berth.store.ledger import Ledger
+from berth.store.migrate import migrate
+from berth.store.secrets import Pepper, load_pepper
+from berth.store.sweep import Sweeper, Swept
+
+SECRET = "SuperSecret"
+OTHER_SECRET = "AnotherSecret"
+TOKEN = "cluster-token-1"
+X = "ingress_inet"
+NAMESPACE = "467579ae-b8d5-4524-9ce8-bcb66ee02ce0"
+CLUSTER = "0f3c7805-6b1d-4387-b8c4-b8c5d0e9b878"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: Any
+
+    @property
+    def message(self) -> str:
+        return str(self.body.get("message", ""))
+
+    @property
+    def address(self) -> str:
+        return str(self.body.get("address", ""))
+
+
+def request_body(service: str = X, **changes: Any) -> dict[str, Any]:
+    """The document's body; `retention`, `deny`, `cluster`, `namespace` and `uid` go to the service."""
+    who = {
+        "service_name": service,
+        "namespace_id": changes.pop("namespace", NAMESPACE),
+        "cluster_id": changes.pop("cluster", CLUSTER),
+        "retention_period_days": changes.pop("retention", 0),
+        "deny_external_cleanup": changes.pop("deny", False),
+    }
+    if "uid" in changes:
+        who["uid"] = changes.pop("uid")
+    body = {"secret": SECRET, "zone": "inet", "ip_family": "ipv4", "service": who}
+    return {key: value for key, value in (body | changes).items() if value is not None}
+
+
+@dataclass(slots=True)
+class World:
+    """One server and its store."""
+
+    url: str
+    api: Api
+    ledger: Ledger
+    clock: Clock
+    sweeper: Sweeper
+    session: aiohttp.ClientSession
+    database: str
+    pepper: Pepper
+    paths: dict[str, Path] = field(default_factory=dict)
+
+    async def send(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+        data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+        async with self.session.request(method, self.url + path, data=data, **options) as response:
+            raw = await response.read()
+            is_json = response.content_type == "application/json"
+            return Reply(response.status, orjson.loads(raw) if is_json else raw.decode())
+
+    async def post(self, service: str = X, **changes: Any) -> Reply:
+        return await self.send("POST", "/v2/address", request_body(service, **changes))
+
+    async def delete(self, service: str = X, **changes: Any) -> Reply:
+        return await self.send("DELETE", "/v2/service", request_body(service, **changes))
+
+    async def release_cluster(self, cluster: str = CLUSTER, token: str = TOKEN) -> Reply:
+        headers = {"Authorization": f"Bearer {token}"}
+        return await self.send("DELETE", "/v2/cluster", {"cluster_id": cluster}, headers=headers)
+
+    async def sweep(self) -> Swept:
+        return await sweep_once(self.sweeper, self.api.metrics)
+
+    def advance(self, *, days: float = 0, seconds: float = 0) -> None:
+        self.clock.shift_ms += round(days * DAY_MS + seconds * 1000)
+
+    async def entries(self, address: str) -> dict[str, Entry]:
+        """The entries on an address, by service name."""
+        bare = address.partition("/")[0]
+        async with self.ledger.engine.snapshot() as tx:
+            found = await rows.holders_by(tx, "address", [bare])
+        return {row.entry.identity.service_name: row.entry for row in found}
+
+    async def stored(self) -> list[str]:
+        async with self.ledger.engine.snapshot() as tx:
+            return sorted(row[0] for row in await tx.rows("SELECT address FROM addresses"))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What differs from test to test."""
+
+    zones: str = EXAMPLE
+    limits: Limits = field(default_factory=Limits)
+    journal: Journal | None = None
+    identities: Identities | None = None
+    tokens: tuple[str, ...] = (TOKEN,)
+    rules: Mapping[str, Any] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def running(database: str, pepper_file: Path, options: Options | None = None) -> AsyncIterator[World]:
+    options = options or Options()
+    clock = Clock()
+    async with AsyncExitStack() as stack:
+        engine = await connect(database, clock)
+        stack.push_async_callback(engine.close)
+        await migrate(engine)
+        pepper = load_pepper(pepper_file, create=True)
+        zones = parse_zones(options.zones, "the test's zones")
+        rules = Rules(pepper, **dict(options.rules))
+        ledger = await stack.enter_async_context(Ledger.open(engine, rules, zones.pools))
+        config = Config(zones, Tokens(options.tokens), options.identities)
+        api = Api(ledger, config, options.limits, ApiMetrics(), options.journal or Journal())
+        url = await stack.enter_async_context(_listening(api))
+        guard = ClockGuard(lambda: monotonic_ms() + clock.shift_ms, boot="test")
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        sweeper = Sweeper(ledger, guard, "test")
+        yield World(url, api, ledger, clock, sweeper, session, database, pepper)
+
+
+@asynccontextmanager
+async def _listening(api: Api) -> AsyncIterator[str]:
+    bound = socket.create_server(("127.0.0.1", 0), backlog=256)
+    runner = web.ServerRunner(web.Server(api, access_log=None, auto_decompress=False), handle_signals=False)
+    await runner.setup()
+    await web.SockSite(runner, bound).start()
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        await runner.cleanup()
