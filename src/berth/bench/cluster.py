@@ -69,10 +69,12 @@ class Seen:
 
 
 @asynccontextmanager
-async def bench_cluster(crds: tuple[Object, ...]) -> AsyncIterator[tuple[DevCluster, Client]]:
+async def bench_cluster(
+    crds: tuple[Object, ...], *, durable: bool = True
+) -> AsyncIterator[tuple[DevCluster, Client]]:
     """A control plane that syncs to disk, as a real one does, with the CRDs installed and served."""
     async with (
-        DevCluster(Options(durable=True)) as cluster,
+        DevCluster(Options(durable=durable)) as cluster,
         Client(auth.load(cluster.kubeconfig), in_flight=IN_FLIGHT, user_agent="berth-bench") as client,
     ):
         for crd in crds:
@@ -248,19 +250,19 @@ async def _watching(client: Client, scenario: Scenario, namespace: str, seen: Se
     version = await client.revision(scenario.claims, namespace)
 
     async def follow() -> None:
-        stream = client.watch(
-            scenario.claims, namespace, resource_version=version, timeout_seconds=3600, silence_seconds=3600
-        )
-        async with aclosing(stream) as events:
-            async for event in events:
-                if event.type == "MODIFIED" and scenario.is_bound(event.object):
-                    seen.bound(event.object["metadata"]["name"])
+        nonlocal version
+        while True:  # a server under flood ends the watches it cannot feed quickly enough
+            stream = client.watch(scenario.claims, namespace, resource_version=version, timeout_seconds=3600)
+            async with aclosing(stream) as events:
+                async for event in events:
+                    version = event.object["metadata"]["resourceVersion"]
+                    if event.type == "MODIFIED" and scenario.is_bound(event.object):
+                        seen.bound(event.object["metadata"]["name"])
 
-    task = asyncio.create_task(follow())
-    try:
+    async with asyncio.TaskGroup() as group:  # a watch that fails fails the run, it is not waited for
+        watch = group.create_task(follow())
         yield
-    finally:
-        task.cancel()
+        watch.cancel()
 
 
 async def _served(client: Client, crds: tuple[Object, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from berth.bench.cluster import Scenario, bench_cluster, collect, run_scenario
+from berth.bench.cluster import Scenario, bench_cluster, ceiling, collect, run_scenario
 from berth.devcluster.crds import cluster_api_crds
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.capi import Capi
@@ -29,11 +29,24 @@ USED_CRDS = ("ipaddressclaims", "ipaddresses", "clusters")
 
 
 def run(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
-    return collect(_run(_native(), sizes))
+    return collect(_run(native_scenario(), sizes))
 
 
 def run_capi(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
-    return collect(_run(_capi(), sizes))
+    return collect(_run(capi_scenario(), sizes))
+
+
+def run_ceiling(kind: str = "metal3", n: int = 1000) -> Iterator[Object]:
+    return collect(_ceiling({"metal3": native_scenario, "capi": capi_scenario}[kind](), n))
+
+
+async def _ceiling(scenario: Scenario, n: int) -> AsyncIterator[Object]:
+    async with bench_cluster((*crds(), *_cluster_api())) as (_, client):
+        yield {
+            "bench": f"{scenario.name}-ceiling",
+            "n": n,
+            "per_s": round(await ceiling(client, scenario, n), 1),
+        }
 
 
 async def _run(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncIterator[Object]:
@@ -65,7 +78,7 @@ async def _pool(client: Client, namespace: str) -> None:
     await client.create(kinds.POOL, body, namespace)
 
 
-def _native() -> Scenario:
+def native_scenario() -> Scenario:
     flavour = Native()
     return Scenario(
         name="metal3",
@@ -74,13 +87,13 @@ def _native() -> Scenario:
         claim=lambda namespace, number: _claim(
             kinds.CLAIM, namespace, number, {"pool": {"name": POOL, "namespace": namespace}}
         ),
-        is_bound=flavour.is_bound,
+        is_bound=lambda claim: "address" in (claim.get("status") or {}),
         prepare=_pool,
         writes=_writes(flavour, kinds.CLAIM, kinds.ADDRESS),
     )
 
 
-def _capi() -> Scenario:
+def capi_scenario() -> Scenario:
     flavour = Capi()
     spec = {"poolRef": {"apiGroup": kinds.GROUP, "kind": "IPPool", "name": POOL}}
     return Scenario(
@@ -88,7 +101,7 @@ def _capi() -> Scenario:
         dialect="metal3",
         claims=CLAIM_V2,
         claim=lambda namespace, number: _claim(CLAIM_V2, namespace, number, spec),
-        is_bound=flavour.is_bound,
+        is_bound=lambda claim: "addressRef" in (claim.get("status") or {}),
         prepare=_pool,
         writes=_writes(flavour, CLAIM_V2, ADDRESS_V2),
     )

@@ -7,8 +7,10 @@ import sys
 import typer
 
 from berth import __version__
-from berth.cli import devcluster
+from berth.cli import bench, devcluster, ledger
+from berth.cli.api import api
 from berth.cli.operator import operator
+from berth.cli.up import up
 from berth.errors import BerthError
 
 HELP = """
@@ -28,8 +30,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.command()(up)
 app.command()(operator)
+app.command()(api)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(devcluster.app, name="devcluster")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,32 @@
+"""`berth up`: try everything on one machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from berth.cli.process import run_until_stopped
+from berth.up.stage import up as stage_up
+from berth.up.stage import up_api_only
+
+EXAMPLES = """
+Everything on this machine with nothing installed: a real control plane, the IPAM-API, the operator with all
+dialects, and the examples. The first time the control plane is built or fetched; later starts take seconds.
+
+\b
+Examples:
+  berth up
+  berth up --api-only
+"""
+
+
+def up(
+    api_only: Annotated[bool, typer.Option("--api-only", help="Just the IPAM-API, in seconds.")] = False,
+) -> None:
+    console = Console()
+    run_until_stopped(up_api_only(console) if api_only else stage_up(console))
+
+
+up.__doc__ = EXAMPLES

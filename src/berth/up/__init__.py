@@ -1,0 +1,1 @@
+"""`berth up`: everything on one machine with nothing installed. See stage.py."""

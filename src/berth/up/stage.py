@@ -1,0 +1,160 @@
+"""Starts everything on this machine, applies the examples, shows what was handed out, and waits for Ctrl-C.
+
+    etcd + kube-apiserver ─► CRDs ─► IPAM-API on SQLite ─► operator, all dialects ─► examples ─► tables
+
+All of it belongs to this process and is gone when it ends; the data is in a temporary directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from berth import log
+from berth.central.serve import serve
+from berth.central.settings import ApiSettings
+from berth.devcluster import Binaries, DevCluster
+from berth.devcluster.crds import cluster_api_crds, prepare_cluster_api_crds
+from berth.devcluster.programs import CORE
+from berth.devcluster.progress import Bar
+from berth.dialects import DIALECTS
+from berth.errors import AlreadyExists, UserError
+from berth.kube import auth
+from berth.kube.client import Client
+from berth.kube.resource import Resource
+from berth.run import operate
+from berth.settings import Settings
+from berth.up import examples, tables
+
+Object = dict[str, Any]
+CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
+VIP_CLASS = "paas.org/vip"
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What runs, for the closing words."""
+
+    kubeconfig: Path
+    kubectl: Path
+    api: str
+    log_file: Path
+
+
+async def up(console: Console) -> None:
+    """Until cancelled."""
+    async with AsyncExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-up-")))
+        log_file = home / "berth.log"
+        log.configure("info", stack.enter_context(log_file.open("w", buffering=1)))
+        binaries, crds = await _prepare(console)
+        with console.status("starting etcd and kube-apiserver"):
+            cluster = await stack.enter_async_context(DevCluster(binaries=binaries))
+            client = await stack.enter_async_context(Client(auth.load(cluster.kubeconfig)))
+            await _install(client, crds)
+        async with asyncio.TaskGroup() as tasks:
+            running: list[asyncio.Task[None]] = []
+            with console.status("starting the IPAM-API and the operator"):
+                api = await _start_api(tasks, running, home)
+                await _start_operator(tasks, running, cluster, api)
+            with console.status("applying the examples"):
+                await examples.apply_all(client)
+                await examples.settled(client)
+            kubectl = Path(cluster.binaries["kubectl"])
+            await tables.show(console, client, Stage(cluster.kubeconfig, kubectl, api, log_file))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for task in running:
+                    task.cancel()
+
+
+async def up_api_only(console: Console) -> None:
+    """Just the IPAM-API, in seconds, on SQLite in a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="berth-up-") as home:
+        settings = ApiSettings(listen="127.0.0.1:3000", database=f"sqlite:///{home}/berth.db")
+        await serve(settings, lambda url: tables.show_api(console, url))
+
+
+async def _prepare(console: Console) -> tuple[Binaries, list[Object]]:
+    with Bar(console) as bar:
+        binaries = await Binaries.prepare(list(CORE), bar)
+        foreign: list[Path] = []
+        try:
+            await prepare_cluster_api_crds(bar)
+            foreign = cluster_api_crds()
+        except UserError as error:
+            console.print(f"Cluster API's kinds are left out: {error}")
+    own = [crd for dialect in DIALECTS for crd in dialect.crds()]
+    return binaries, [*own, *(_plain(crd) for path in foreign for crd in examples.read(path))]
+
+
+def _plain(crd: Object) -> Object:
+    crd["spec"].pop("conversion", None)  # Cluster API's own webhook is not here to convert
+    return crd
+
+
+async def _install(client: Client, crds: list[Object]) -> None:
+    for crd in crds:
+        try:
+            await client.create(CRDS, crd)
+        except AlreadyExists:
+            continue
+    async with asyncio.timeout(START_SECONDS):
+        for crd in crds:
+            while not await _is_served(client, crd["metadata"]["name"]):  # noqa: ASYNC110 - the server's state
+                await asyncio.sleep(0.05)
+
+
+async def _is_served(client: Client, name: str) -> bool:
+    found = await client.get(CRDS, name)
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+async def _start_api(tasks: asyncio.TaskGroup, running: list[asyncio.Task[None]], home: Path) -> str:
+    settings = ApiSettings(listen="127.0.0.1:0", database=f"sqlite:///{home}/berth.db", sweep_seconds=5.0)
+    return await _told(tasks, running, lambda tell: serve(settings, tell))
+
+
+async def _start_operator(
+    tasks: asyncio.TaskGroup, running: list[asyncio.Task[None]], cluster: DevCluster, api: str
+) -> None:
+    settings = Settings(
+        kubeconfig=cluster.kubeconfig,
+        dialects=tuple(dialect.name for dialect in DIALECTS),
+        webhook_url=f"https://127.0.0.1:{_free_port()}",
+        api_url=f"{api}/v2",
+        vip_classes=(VIP_CLASS,),
+    )
+    await _told(tasks, running, lambda tell: operate(settings, lambda listening: tell("")))
+
+
+async def _told(
+    tasks: asyncio.TaskGroup,
+    running: list[asyncio.Task[None]],
+    start: Callable[[Callable[[str], None]], Any],
+) -> str:
+    """Start something that says when it listens, and wait for that; if it ends instead, so do we."""
+    said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = tasks.create_task(start(lambda text: None if said.done() else said.set_result(text)))
+    running.append(task)
+    async with asyncio.timeout(START_SECONDS):
+        await asyncio.wait([task, said], return_when=asyncio.FIRST_COMPLETED)
+    if not said.done():
+        await task
+    return said.result()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
