@@ -337,6 +337,25 @@ async def test_no_answer_in_time_is_unreachable_and_its_connection_is_not_used_a
     assert server.connections == 2
 
 
+async def test_a_silent_connection_makes_us_distrust_the_others() -> None:
+    """After a route dies every kept connection is as dead as the first one that is noticed."""
+    both = asyncio.Event()
+
+    async def together(line: Any) -> None:
+        if len(server.asked) == 2:
+            both.set()
+        await both.wait()
+        await line.say(WHOLE)
+
+    script = [together, together, silence(), answer(200, configmap("a", 1))]
+    async with talking(*script, timeout_seconds=0.2) as (client, server):
+        await asyncio.gather(*(client.get(CONFIGMAPS, "a", "default") for _ in range(2)))
+        with pytest.raises(errors.Unreachable):
+            await client.get(CONFIGMAPS, "a", "default")
+        await client.get(CONFIGMAPS, "a", "default")
+    assert server.connections == 3
+
+
 async def test_a_cancelled_request_takes_its_connection_with_it() -> None:
     reached = asyncio.Event()
 

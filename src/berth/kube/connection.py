@@ -230,8 +230,11 @@ class Pool:
             kept = connection.exchanges > 0
             try:
                 reading = await connection.exchange(message, seconds)
-            except (OSError, Malformed) as error:
-                if repeatable and kept and not isinstance(error, TimeoutError):
+            except TimeoutError:
+                self.suspect()
+                raise
+            except (OSError, Malformed):
+                if repeatable and kept:
                     continue
                 raise
             self._give_back(tls, connection)
@@ -251,6 +254,12 @@ class Pool:
         self._open.add(connection)
         connection.closed.add_done_callback(lambda _: self._open.discard(connection))
         return connection
+
+    def suspect(self) -> None:
+        """One connection got no answer, so the way may be broken: the next request makes a new one."""
+        for _, connection in self._idle:
+            connection.abort()
+        self._idle.clear()
 
     async def close(self) -> None:
         self._idle.clear()

@@ -93,6 +93,8 @@ class Transport:
             async with connection.stream(self._message(request, access), silence_seconds) as reading:
                 yield Stream(reading.status, reading.headers, connection.chunks(reading))
         except FAILURES as error:
+            if isinstance(error, TimeoutError):
+                self._pool.suspect()
             raise self._unreachable(request, error) from error
 
     def _message(self, request: Request, access: Access) -> bytes:
