@@ -1,4 +1,4 @@
-"""The VIP dialect's world in tests: groups, Services and IP objects on a real API server, and what they came to.
+"""The VIP dialect's world in tests: groups, Services and IP objects on a real API server, and what became.
 
 Groups and IP objects are of cluster scope, so tests of one worker take turns: `World.clear` leaves nothing.
 """
@@ -69,6 +69,22 @@ class World:
         await self.client.create(NAMESPACES, built(NAMESPACES, name))
         self.namespaces.append(name)
         return name
+
+    async def ip(self, address: str, pool: str, owner: str, label: str = kinds.GROUP_LABEL) -> Object:
+        """As an operator would have left it."""
+        about = {kinds.OWNER: f"{self.namespace}/{owner}"}
+        return await self.client.create(
+            kinds.IP, built(kinds.IP, address, labels={label: pool}, annotations=about)
+        )
+
+    async def show(self, name: str, *addresses: str) -> None:
+        """Write a Service's status as some implementation would."""
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": address} for address in addresses]}}}
+        await self.client.patch(kinds.SERVICE, name, status, self.namespace, subresource="status")
+
+    async def hold(self, name: str, *finalizers: str) -> None:
+        body = {"metadata": {"finalizers": list(finalizers or [kinds.SERVICE_FINALIZER])}}
+        await self.client.patch(kinds.SERVICE, name, body, self.namespace)
 
     # Changed
 
@@ -143,7 +159,8 @@ class World:
         async def look() -> str:
             found = await self.get(name)
             condition = meta.condition(found, kinds.CONDITION)
-            assert condition is not None and condition["message"].startswith(text), condition
+            assert condition is not None
+            assert condition["message"].startswith(text), condition
             assert await self.ingress(name) == ()
             assert not meta.finalizers(found)
             assert f"{self.namespace}/{name}" not in (await self.owned()).values()
@@ -156,7 +173,8 @@ class World:
     async def group_condition(self, name: str, status: str, reason: str) -> Object:
         async def look() -> Object:
             found = meta.condition(await self.client.get(kinds.IPGROUP, name), "Ready")
-            assert found is not None and (found["status"], found["reason"]) == (status, reason), found
+            assert found is not None
+            assert (found["status"], found["reason"]) == (status, reason), found
             return found
 
         return await eventually(look)
