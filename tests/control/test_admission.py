@@ -97,7 +97,8 @@ async def test_allowed_denied_invalid_and_patched_come_back_as_such(caller: Call
 
 
 async def test_a_late_handler_is_cut_off_so_that_the_failure_policy_decides(caller: Caller) -> None:
-    status, text = await caller.post("/hang", body_of())
+    async with asyncio.timeout(2):
+        status, text = await caller.post("/hang", body_of())
     assert (status, text) == (504, "no answer within the deadline")
     assert caller.counted("/hang", "timeout") == 1
 

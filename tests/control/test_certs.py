@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.virtual import run
 
 from berth.control.authority import Keyring, Policy, new_keyring
@@ -230,9 +230,9 @@ async def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 async def test_an_encrypted_key_is_refused_without_asking_the_terminal(tmp_path: Path) -> None:
-    write(tmp_path, fresh_ring())
-    key = ec.generate_private_key(ec.SECP256R1())
-    locked = key.private_bytes(
+    ring = fresh_ring()
+    write(tmp_path, ring)
+    locked = serialization.load_pem_private_key(ring.serving.key, None).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"open"),

@@ -227,6 +227,21 @@ def test_an_outage_is_waited_for_and_what_came_meanwhile_is_counted() -> None:
     play(story)
 
 
+def test_what_comes_while_a_write_fails_is_counted_with_it() -> None:
+    async def story(scene: Scene) -> None:
+        scene.link.down = True
+        async with scene.running():
+            scene.recorder.event(claim(), "Normal", "Bound", "x")
+            await asyncio.sleep(0.0005)  # the first try is under way
+            scene.recorder.event(claim(), "Normal", "Bound", "x")
+            await asyncio.sleep(1)
+            scene.link.down = False
+            await scene.recorder.drain(60)
+        assert [event["count"] for event in scene.events()] == [2]
+
+    play(story)
+
+
 def test_an_outage_that_does_not_end_gives_up_what_it_held() -> None:
     async def story(scene: Scene) -> None:
         scene.link.down = True

@@ -12,6 +12,7 @@ from tests.support.fake_api import FakeApi
 from tests.support.virtual import run
 
 from berth.control.authority import Policy
+from berth.control.certs import server_context
 from berth.control.keyring import SECRETS, OwnKeyring, Recipe, SharedKeyring, decode, encode
 from berth.errors import Unreachable
 
@@ -83,7 +84,9 @@ def test_a_damaged_secret_is_replaced(damage: dict[str, str | None]) -> None:
         stored["data"] = {k: v for k, v in (stored["data"] | damage).items() if v is not None}
         server.swap(SECRETS, stored)
         material = await shared(server).load()
+        assert server_context(material)
         assert decode(secret_data(server)).bundle == material.bundle
+        assert (await shared(server, at(days=70)).load()).bundle == material.bundle, "and can be renewed"
 
     run(main())
 

@@ -5,7 +5,7 @@
 `event()` only takes a note: it never waits and never fails. The same object, type, reason and message again
 raises the count of the Event that is there. Three bounds keep a flood from the API server: a bucket for all,
 a bucket per object, and a limit on what waits; warnings go first, what does not fit is dropped, oldest first,
-and counted. A reconcile of the hot path emits at most one Event per claim.
+and counted. A reconcile of the hot path emits at most one Event per object.
 """
 
 from __future__ import annotations
