@@ -18,6 +18,7 @@ from aiohttp import web
 from berth.errors import UserError
 
 ANY_V4 = "0.0.0.0"
+BACKLOG = 128
 # How long requests under way may take when the server stops.
 STOP_SECONDS = 3.0
 
@@ -75,14 +76,23 @@ def _bind(listen: Listen, flag: str) -> socket.socket:
 
 
 def _socket(listen: Listen) -> socket.socket:
+    at = (listen.host or ANY_V4, listen.port)
     if listen.host:
-        family = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((listen.host, listen.port), family=family, backlog=128)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(
-            ("", listen.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128
-        )
-    return socket.create_server((ANY_V4, listen.port), backlog=128)
+        family = socket.getaddrinfo(*at, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server(at, family=family, backlog=BACKLOG)
+    return _both_families(listen.port) or socket.create_server(at, backlog=BACKLOG)
+
+
+def _both_families(port: int) -> socket.socket | None:
+    """One socket for IPv4 and IPv6; None where IPv6 is switched off, which only shows when it is bound."""
+    if not socket.has_dualstack_ipv6():
+        return None
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return None
+        raise
 
 
 def _sentence(listen: Listen, flag: str, error: OSError) -> str:
