@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long check format lint types layers unit bench lock clean
+.PHONY: help setup run test test-long check format lint types layers unit bench lock manifests clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -57,6 +57,11 @@ bench: setup ## the benchmarks, one JSON object a line
 lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --output-file requirements.lock
+
+manifests: setup ## write deploy/ anew
+	for part in crds rbac webhooks operator api all; do $(BIN)/berth manifests $$part > deploy/$$part.yaml; done
+	$(BIN)/berth manifests bundle --dialects vip --namespace vip-allocator-operator --no-make-namespace \
+	  > deploy/bundle.yaml
 
 clean: ## remove what the targets above made here (not the cache of the control plane)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build

@@ -9,6 +9,7 @@ import typer
 from berth import __version__
 from berth.cli import bench, devcluster, ledger
 from berth.cli.api import api
+from berth.cli.manifests import manifests
 from berth.cli.operator import operator
 from berth.cli.up import up
 from berth.errors import BerthError
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(operator)
 app.command()(api)
+app.command()(manifests)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(devcluster.app, name="devcluster")
 app.add_typer(bench.app, name="bench")

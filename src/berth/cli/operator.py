@@ -71,6 +71,12 @@ def operator(
             help="Outside a cluster: register the webhooks with this address, and take them away at the end.",
         ),
     ] = "",
+    webhook_service: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_WEBHOOK_SERVICE", help="In a cluster: namespace/name of the Service before us."
+        ),
+    ] = "berth-system/berth-webhook",
     health_listen: Annotated[
         str,
         typer.Option(envvar="BERTH_HEALTH_LISTEN", help="Where /healthz and /readyz answer; port 0: any."),
@@ -103,7 +109,7 @@ def operator(
     log.configure(log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
-        dialects=_dialects(dialects),
+        dialects=dialect_names(dialects),
         namespace=namespace,
         watch_filter=watch_filter,
         leader_elect=leader_elect,
@@ -112,6 +118,7 @@ def operator(
         webhook_port=webhook_port,
         webhook_cert_dir=webhook_cert_dir,
         webhook_url=webhook_url,
+        webhook_service=webhook_service,
         health_listen=health_listen,
         metrics_listen=metrics_listen,
         log_level=log_level,
@@ -125,7 +132,7 @@ def operator(
 operator.__doc__ = EXAMPLES
 
 
-def _dialects(text: str) -> tuple[str, ...]:
+def dialect_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in ALL_DIALECTS]
     if unknown or not names:
