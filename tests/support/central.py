@@ -152,7 +152,9 @@ async def running(database: str, pepper_file: Path, options: Options | None = No
 @asynccontextmanager
 async def _listening(api: Api) -> AsyncIterator[str]:
     bound = socket.create_server(("127.0.0.1", 0), backlog=256)
-    runner = web.ServerRunner(web.Server(api, access_log=None, auto_decompress=False), handle_signals=False)
+    runner = web.ServerRunner(
+        web.Server(api, access_log=None, auto_decompress=False, lingering_time=0.5), handle_signals=False
+    )
     await runner.setup()
     await web.SockSite(runner, bound).start()
     try:

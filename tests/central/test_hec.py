@@ -1,0 +1,107 @@
+"""V-203, V-204: Splunk's collector as a real process that refuses, hangs and dies, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from tests.support.central import SECRET, Options, World
+from tests.support.eventually import eventually
+from tests.support.started import Neighbour, neighbour
+
+from berth.central.hec import Forwarder
+from berth.central.journal import Journal
+from berth.central.metrics import ApiMetrics
+from berth.central.settings import Splunk
+from berth.central.spool import Spool
+
+Start = Callable[..., AbstractAsyncContextManager[World]]
+
+
+@pytest.fixture
+def splunk(tmp_path: Path) -> Iterator[Neighbour]:
+    with neighbour("hec", tmp_path / "splunk") as one:
+        yield one
+
+
+@asynccontextmanager
+async def forwarding(splunk: Neighbour, tmp_path: Path, limit: int = 10_000) -> AsyncIterator[Spool]:
+    (tmp_path / "token").write_text("hec-token")
+    settings = Splunk(splunk.url, tmp_path / "token", "net", queue_file=tmp_path / "queue.db")
+    metrics = ApiMetrics()
+    spool = Spool(settings.queue_file, limit, metrics.hec_dropped.inc)
+    forwarder = Forwarder(settings, spool, metrics)
+    tasks = [asyncio.create_task(forwarder.store_forever()), asyncio.create_task(forwarder.forward_forever())]
+    try:
+        yield spool
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await spool.close()
+
+
+async def _arrived(splunk: Neighbour, count: int) -> bool:
+    return len(splunk.seen()) >= count
+
+
+async def test_v203_events_arrive_in_the_documented_shape(
+    start: Start, splunk: Neighbour, tmp_path: Path
+) -> None:
+    """V-203"""
+    async with forwarding(splunk, tmp_path) as spool, start(Options(journal=Journal(spool.add))) as world:
+        await world.post()
+        await eventually(lambda: _arrived(splunk, 2))
+    kinds = sorted(one["sourcetype"] for one in splunk.seen())
+    assert kinds == ["ipam-api:app", "ipam-api:http"]
+    http = next(one for one in splunk.seen() if one["sourcetype"] == "ipam-api:http")
+    assert (http["host"], http["source"], http["index"]) == ("ipam-api", "vitistack:ipam-api", "net")
+    assert http["token"] == "Splunk hec-token"
+    assert http["event"]["message"] == "http request"
+    assert SECRET not in str(splunk.seen())
+
+
+async def test_v204_a_hanging_splunk_slows_nobody(start: Start, splunk: Neighbour, tmp_path: Path) -> None:
+    """V-204"""
+    splunk.say("mode", "hang")
+    async with forwarding(splunk, tmp_path) as spool, start(Options(journal=Journal(spool.add))) as world:
+        began = time.monotonic()
+        for number in range(20):
+            assert (await world.post(f"s{number}")).status == 200
+        assert time.monotonic() - began < 5
+
+
+async def test_refusal_death_and_our_own_restart_lose_no_event(splunk: Neighbour, tmp_path: Path) -> None:
+    splunk.say("mode", "refuse")
+    async with forwarding(splunk, tmp_path) as spool:
+        for number in range(500):
+            spool.add({"kind": "app", "time": 1.0, "event": {"n": number}})
+    splunk.say("mode", "die")
+    async with forwarding(splunk, tmp_path) as spool:
+        spool.add({"kind": "app", "time": 1.0, "event": {"n": 500}})
+        await eventually(lambda: _dead(splunk))
+    splunk.kill()
+    splunk.say("mode", "ok")
+    splunk.start()
+    async with forwarding(splunk, tmp_path):
+        await eventually(lambda: _arrived(splunk, 501))
+    assert sorted({one["event"]["n"] for one in splunk.seen()}) == list(range(501))
+
+
+async def _dead(splunk: Neighbour) -> bool:
+    return splunk.process is not None and splunk.process.poll() is not None
+
+
+async def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
+    lost: list[int] = []
+    spool = Spool(tmp_path / "queue.db", 10, lost.append)
+    for number in range(25):
+        spool.add({"n": number})
+    await spool.store()
+    assert (sum(lost), await spool.length()) == (15, 10)
+    await spool.close()

@@ -1,0 +1,123 @@
+"""Identity under the open contract: a bearer token or a client certificate, bound to clusters and zones."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.support.central import CLUSTER, Options, World, request_body
+from tests.support.started import api_process
+
+from berth.central.identity import load_identities
+from berth.errors import UserError
+
+Start = Callable[..., AbstractAsyncContextManager[World]]
+TOKEN = "token-of-prod-1"
+
+
+def identities(tmp_path: Path, line: str) -> Path:
+    file = tmp_path / "identities.yaml"
+    file.write_text(
+        f"identities:\n  - name: prod-1\n    cluster_ids: [{CLUSTER}]\n    zones: [inet]\n    {line}\n"
+    )
+    return file
+
+
+async def test_a_token_speaks_for_its_cluster_and_zone_only(start: Start, tmp_path: Path) -> None:
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    known = load_identities(identities(tmp_path, f"token_sha256: {digest}"))
+    async with start(Options(identities=known)) as world:
+
+        async def post(token: str | None, **changes: str) -> int:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            reply = await world.send("POST", "/v2/address", request_body(**changes), headers=headers)
+            assert "message" in reply.body
+            return reply.status
+
+        assert await post(None) == 401
+        assert await post("wrong") == 401
+        assert await post(TOKEN) == 200
+        assert await post(TOKEN, cluster="another") == 403
+        assert await post(TOKEN, zone="hnet-private") == 403
+
+
+def certificate(
+    name: str, issuer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer[0].subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    )
+    return builder.sign(issuer[1] if issuer else key, hashes.SHA256()), key
+
+
+def written(
+    folder: Path, name: str, pair: tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
+) -> tuple[Path, Path]:
+    cert, key = folder / f"{name}.crt", folder / f"{name}.key"
+    cert.write_bytes(pair[0].public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        pair[1].private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return cert, key
+
+
+async def test_a_client_certificate_is_an_identity_over_tls(tmp_path: Path) -> None:
+    ca = certificate("ca", None)
+    ca_file, _ = written(tmp_path, "ca", ca)
+    server_cert, server_key = written(tmp_path, "server", certificate("localhost", ca))
+    client_cert, client_key = written(tmp_path, "client", certificate("prod-1.example", ca))
+    known = identities(tmp_path, "certificate: prod-1.example")
+    flags = [
+        "--tls-cert",
+        server_cert,
+        "--tls-key",
+        server_key,
+        "--client-ca",
+        ca_file,
+        "--identities",
+        known,
+    ]
+    with api_process(tmp_path, *map(str, flags)) as api:
+        assert api.url.startswith("https://")
+        url = api.url.replace("127.0.0.1", "localhost") + "/v2/address"
+        plain = ssl.create_default_context(cafile=ca_file)
+        shown = ssl.create_default_context(cafile=ca_file)
+        shown.load_cert_chain(client_cert, client_key)
+        async with aiohttp.ClientSession() as session:
+            async with session.post(url, json=request_body(), ssl=plain) as response:
+                assert response.status == 401
+            async with session.post(url, json=request_body(), ssl=shown) as response:
+                assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    "line", ["token_sha256: short", "unknown: 1", "{}", "certificate: a\n    token_sha256: b"]
+)
+def test_a_bad_identities_file_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UserError):
+        load_identities(identities(tmp_path, line))

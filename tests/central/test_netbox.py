@@ -1,0 +1,102 @@
+"""V-178: the NetBox mirror through its outbox, against a process that answers as NetBox does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.support.central import Options, World
+from tests.support.started import Neighbour, neighbour
+
+from berth.central.netbox import Mirror, NetboxClient
+from berth.central.settings import Netbox
+from berth.store import outbox
+
+Start = Callable[..., AbstractAsyncContextManager[World]]
+A = "83.118.168.10/32"
+
+
+@pytest.fixture
+def netbox(tmp_path: Path) -> Iterator[Neighbour]:
+    with neighbour("netbox", tmp_path / "netbox") as one:
+        yield one
+
+
+@asynccontextmanager
+async def mirrored(
+    start: Start, netbox: Neighbour, tmp_path: Path
+) -> AsyncIterator[tuple[World, Mirror, NetboxClient]]:
+    (tmp_path / "token").write_text("t")
+    settings = Netbox(netbox.url, tmp_path / "token")
+    async with start(Options(rules={"mirror": True})) as world, aiohttp.ClientSession() as session:
+        mirror = Mirror(settings, world.ledger.engine, world.api.metrics, "test")
+        yield world, mirror, NetboxClient(settings, session)
+
+
+async def prefixes(client: NetboxClient) -> list[dict[str, object]]:
+    return await client.pages("/api/ipam/prefixes/")
+
+
+async def test_an_address_is_pushed_once_and_taken_away_when_freed(
+    start: Start, netbox: Neighbour, tmp_path: Path
+) -> None:
+    async with mirrored(start, netbox, tmp_path) as (world, mirror, client):
+        await world.post(address=A)
+        await world.post("y", address=A)
+        assert await mirror.deliver(client) == 1
+        (pushed,) = await prefixes(client)
+        assert pushed["prefix"] == A
+        assert pushed["vrf"] == 7
+        assert isinstance(pushed["custom_fields"], dict)
+        assert pushed["custom_fields"]["k8s_zone"] == "inet"
+        assert pushed["custom_fields"]["infra"] == "prod"
+        for name in ("ingress_inet", "y"):
+            await world.delete(name, address=A)
+        await world.sweep()
+        assert await mirror.deliver(client) == 1
+        assert await prefixes(client) == []
+
+
+async def test_v178_a_prefix_that_is_gone_already_counts_as_done(
+    start: Start, netbox: Neighbour, tmp_path: Path
+) -> None:
+    """V-178"""
+    async with mirrored(start, netbox, tmp_path) as (world, mirror, client):
+        await world.post(address=A)
+        await mirror.deliver(client)
+        await client.call("DELETE", "/api/ipam/prefixes/1/")
+        await world.delete(address=A)
+        await world.sweep()
+        assert await world.stored() == []
+        assert await mirror.deliver(client) == 1
+        assert await outbox.length(world.ledger.engine) == 0
+
+
+async def test_only_what_carries_our_uuid_is_deleted(start: Start, netbox: Neighbour, tmp_path: Path) -> None:
+    async with mirrored(start, netbox, tmp_path) as (world, mirror, client):
+        foreign = {"prefix": A, "custom_fields": {"k8s_uuid": "theirs"}}
+        await client.call("POST", "/api/ipam/prefixes/", foreign)
+        await world.post(address=A)
+        await world.delete(address=A)
+        await world.sweep()
+        while await mirror.deliver(client):
+            pass
+        assert [one["custom_fields"] for one in await prefixes(client)] == [{"k8s_uuid": "theirs"}]
+
+
+async def test_a_netbox_that_refuses_keeps_nobody_waiting_and_gets_it_later(
+    start: Start, netbox: Neighbour, tmp_path: Path
+) -> None:
+    netbox.say("mode", "refuse")
+    async with mirrored(start, netbox, tmp_path) as (world, mirror, client):
+        assert (await world.post(address=A)).status == 200
+        assert await mirror.deliver(client) == 0
+        assert await outbox.length(world.ledger.engine) == 1
+        netbox.say("mode", "")
+        assert await mirror.deliver(client) == 0, "it waits a moment before the next try"
+        world.advance(seconds=2)
+        assert await mirror.deliver(client) == 1
+        assert len(await prefixes(client)) == 1

@@ -1,0 +1,183 @@
+"""V-194, V-195, V-196: ROR's events, from a real process that restarts, repeats itself and talks nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.central import CLUSTER, World
+from tests.support.eventually import eventually
+from tests.support.started import Neighbour, neighbour
+
+from berth.central.ror import Listener, cluster_of, unwrapped
+from berth.central.settings import Ror
+from berth.central.sse import EventParser, ServerEvent
+
+Start = Callable[..., AbstractAsyncContextManager[World]]
+A = "83.118.168.10/32"
+
+
+@pytest.fixture
+def ror(tmp_path: Path) -> Iterator[Neighbour]:
+    with neighbour("sse", tmp_path / "ror") as one:
+        yield one
+
+
+@asynccontextmanager
+async def listening(world: World, ror: Neighbour, tmp_path: Path) -> AsyncIterator[None]:
+    (tmp_path / "key").write_text("ror-key\n")
+    settings = Ror(ror.url, token_file=tmp_path / "key", silence_seconds=5)
+    task = asyncio.create_task(Listener(settings, world.ledger.engine, world.api.metrics).listen_forever())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def populate(world: World) -> None:
+    await world.post("x", address=A, retention=1)
+    await world.post("y", address=A, deny=True)
+    await world.post("z", address=A, cluster="other-cluster")
+
+
+async def active(world: World) -> list[str]:
+    return sorted(name for name, entry in (await world.entries(A)).items() if entry.active)
+
+
+def results(world: World, result: str) -> float:
+    labels = {"result": result}
+    return world.api.metrics.registry.get_sample_value("berth_ror_events_total", labels) or 0.0
+
+
+def frame(number: int, cluster: str = CLUSTER) -> str:
+    return f'id: {number}\nevent: cluster.deleted\ndata: {{"cluster_id": "{cluster}"}}\n\n'
+
+
+async def test_v194_an_event_releases_the_clusters_services(
+    world: World, ror: Neighbour, tmp_path: Path
+) -> None:
+    """V-194"""
+    await populate(world)
+    async with listening(world, ror, tmp_path):
+        ror.say("events", ": hello\n\nevent: connection.id\ndata: 1\n\n" + frame(1))
+        await eventually(lambda: _is(world, ["y", "z"]))
+    assert ror.seen()[0] == {"last": "", "key": "ror-key"}
+    assert (await world.entries(A))["x"].marked_by == "ror"
+
+
+async def _is(world: World, names: list[str]) -> bool:
+    return await active(world) == names
+
+
+async def test_v195_after_a_restart_of_the_server_later_events_work(
+    world: World, ror: Neighbour, tmp_path: Path
+) -> None:
+    """V-195: and it resumes with Last-Event-ID, so that nothing between is lost."""
+    await populate(world)
+    async with listening(world, ror, tmp_path):
+        ror.say("events", frame(41, "nobody"))
+        await eventually(lambda: _counted(world, "unknown"))
+        ror.kill()
+        ror.start()
+        await eventually(lambda: _connected_again(ror))
+        ror.say("events", frame(41, "nobody") + frame(42))
+        await eventually(lambda: _is(world, ["y", "z"]))
+    assert ror.seen()[-1]["last"] == "41"
+
+
+async def _counted(world: World, result: str) -> bool:
+    return results(world, result) > 0
+
+
+async def _connected_again(ror: Neighbour) -> bool:
+    return len(ror.seen()) > 1
+
+
+async def test_v196_a_deny_flag_toggled_off_counts(world: World, ror: Neighbour, tmp_path: Path) -> None:
+    """V-196"""
+    await populate(world)
+    await world.post("y", address=A, deny=False)
+    async with listening(world, ror, tmp_path):
+        ror.say("events", frame(1))
+        await eventually(lambda: _is(world, ["z"]))
+
+
+async def test_t27_replayed_forged_and_broken_events_change_nothing(
+    world: World, ror: Neighbour, tmp_path: Path
+) -> None:
+    """T27: 500 events that must not count, among them one that counts once."""
+    await populate(world)
+    nonsense = [
+        "data: {broken\n\n",
+        "event: cluster.deleted\ndata: {}\n\n",
+        'event: cluster.deleted\ndata: {"cluster_id": ["a"]}\n\n',
+        f'event: cluster.created\ndata: {{"cluster_id": "{CLUSTER}"}}\n\n',
+        f'data: {{"event": "time", "data": "event: cluster.deleted {CLUSTER}"}}\n\n',
+        "event: cluster.deleted\ndata: ' OR 1=1 --\n\n",
+        "event: cluster.deleted\ndata: " + "x" * 5000 + "\n\n",
+    ]
+    async with listening(world, ror, tmp_path):
+        ror.say("events", "".join(nonsense * 71) + frame(9))
+        await eventually(lambda: _is(world, ["y", "z"]))
+        assert (await world.post("x", retention=1)).address == A
+        ror.say("events", "".join(nonsense * 71) + frame(9) + frame(9) + frame(10, "last"))
+        await eventually(lambda: _counted(world, "unknown"))
+    assert results(world, "repeated") >= 1
+    assert await active(world) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ServerEvent("cluster.deleted", '{"cluster_id": "abc"}', ""),
+        ServerEvent("cluster.deleted", '{"clusterId": "abc"}', ""),
+        ServerEvent("cluster.deleted", '{"uid": "abc"}', ""),
+        ServerEvent("cluster.deleted", '"abc"', ""),
+        ServerEvent("cluster.deleted", "abc", ""),
+        ServerEvent("message", '{"event": "cluster.deleted", "data": {"id": "abc"}}', ""),
+        ServerEvent("message", '{"event": "cluster.deleted", "data": "{\\"id\\": \\"abc\\"}"}', ""),
+        ServerEvent("message", '{"event": "cluster.deleted", "data": "abc"}', ""),
+    ],
+)
+def test_the_cluster_is_found_in_every_documented_form(event: ServerEvent) -> None:
+    name, data = unwrapped(event)
+    assert (name, cluster_of(data)) == ("cluster.deleted", "abc")
+
+
+STREAM = (
+    ": c\r\nid: 7\r\nretry: 250\r\nevent: a\r\ndata: 1\r\ndata: 2\r\n\r\ndata: x\n\n\rdata: y\r\rid\ndata\n\n"
+)
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_frames_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
+    parser, found, raw = EventParser(), [], STREAM.encode()
+    edges = [0, *sorted(cuts), len(raw)]
+    for first, last in pairwise(edges):
+        found += list(parser.feed(raw[first:last]))
+    assert [(one.event, one.data) for one in found] == [
+        ("a", "1\n2"),
+        ("message", "x"),
+        ("message", "y"),
+        ("message", ""),
+    ]
+    assert parser.retry_ms == 250
+
+
+@given(st.binary(max_size=2000))
+def test_garbage_never_breaks_the_parser(raw: bytes) -> None:
+    list(EventParser().feed(raw))
+
+
+def test_endless_lines_are_dropped_and_later_events_still_come() -> None:
+    parser = EventParser()
+    assert list(parser.feed(b"data: " + b"x" * 200_000)) == []
+    assert list(parser.feed(b"x\n\ndata: ok\n\n")) == [ServerEvent("message", "ok", "")]
