@@ -385,6 +385,16 @@ async def test_a_connection_the_server_closes_is_not_used_again() -> None:
     assert server.connections == 2
 
 
+async def test_an_answer_that_is_complete_counts_whatever_happens_to_its_connection() -> None:
+    async def last_words(line: Any) -> None:
+        await line.say(WHOLE)
+        line.cut()
+
+    for _ in range(20):
+        async with talking(last_words) as (client, _):
+            assert await client.create(CONFIGMAPS, configmap("a", 0)) == {}
+
+
 @pytest.mark.parametrize("page", [b"<html>log in</html>", b"[]", b""])
 async def test_an_answer_of_something_else_than_an_api_server_is_unreachable(page: bytes) -> None:
     async with talking(answer(200, page)) as (client, _):

@@ -351,6 +351,12 @@ async def test_failures_are_waited_out_longer_each_time_up_to_a_limit() -> None:
         )
 
 
+async def test_a_server_that_asks_for_time_gets_it() -> None:
+    async with reflecting(LIST, refusal(429, retry_after="7"), answer(200, listing(5))) as run:
+        await run.asked_for("list", "watch 5", "revision", "watch 5")
+        assert 7 <= run.clock.slept[0] <= 7.1
+
+
 async def test_progress_makes_the_next_failure_a_first_one() -> None:
     again = cut(stream(bookmark(6)))
     script = [*[refusal(500)] * 5, LIST, again, answer(200, listing(6)), again, answer(200, listing(6))]

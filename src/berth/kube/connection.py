@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._reading is not None and self._error is None:
+        if self._error is None and self._reading is not None:
             self._error = error or self._ended(self._reading)
         self._transport = None
         self.closed.set_result(None)
@@ -169,6 +169,8 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     async def _wait(self) -> None:
+        """Until something came. Errors are raised to whoever still waits: an answer that is complete counts,
+        whatever became of the connection right after it."""
         if self._error is not None:
             raise self._error
         self._waiter = self._loop.create_future()
@@ -176,8 +178,6 @@ class Connection(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = None
-        if self._error is not None:
-            raise self._error
 
     def _hold_back(self, reading: Reading) -> None:
         if not self._held and self._transport and sum(map(len, reading.parts)) > STREAM_BYTES:

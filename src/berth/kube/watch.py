@@ -28,6 +28,7 @@ from berth.kube.resource import Resource
 
 # A stream that goes on although its timeout is over is left this long after the next list was due.
 OVERDUE_SECONDS = 30.0
+LONGEST_RETRY_AFTER_SECONDS = 60.0
 
 
 class Sink(Protocol):
@@ -131,7 +132,10 @@ class Reflector:
                 self._relist(str(error))
                 await self._back_off("Gone")
             except KubeError as error:
-                await self._back_off(f"{error.reason}: {error}")
+                asked = getattr(error, "retry_after_seconds", None)
+                await self._back_off(
+                    f"{error.reason}: {error}", min(asked or 0.0, LONGEST_RETRY_AFTER_SECONDS)
+                )
 
     async def _step(self) -> None:
         if not self._version or self._clock.now() >= self._relist_at:
@@ -224,14 +228,14 @@ class Reflector:
         self._log.info("listing again", resource=self._scope.resource.key, why=why)
         self._version = ""
 
-    async def _back_off(self, trouble: str) -> None:
+    async def _back_off(self, trouble: str, at_least_seconds: float = 0.0) -> None:
         if trouble != self._trouble:
             self._log.warning("watch interrupted", resource=self._scope.resource.key, error=trouble)
             self._trouble = trouble
         settings = self._settings
         seconds = min(settings.longest_backoff_seconds, settings.backoff_seconds * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
-        await self._clock.sleep(seconds * self._jitter(0.5, 1.0))
+        await self._clock.sleep(at_least_seconds + seconds * self._jitter(0.5, 1.0))
 
     def _recovered(self) -> None:
         if self._trouble:
