@@ -49,7 +49,7 @@ async def test_a_reserved_address_is_passed_over(world: World) -> None:
 
 
 async def test_the_second_entry_begins_after_the_literal_address_of_its_subnet(world: World) -> None:
-    """M-046, M-047: 20 ordinary claims fill the first entry; host bits of 192.168.1.1/26 count; 210 in all."""
+    """M-046, M-047: 20 ordinary claims fill the first entry; host bits of /26 count; 210 in all."""
     await seeded(world)
     await world.ask_text(*(f"c{i:02}" for i in range(20)))
     assert given_with(await world.ask("c21")) == ("192.168.1.2", 24, "192.168.1.1", None)
@@ -70,8 +70,18 @@ async def test_an_address_object_names_its_pool_and_its_claim(world: World) -> N
     assert about["finalizers"] == ["ipaddress.ipam.metal3.io"]
     the_pool, the_claim = await world.get(kinds.POOL, "pool"), await world.get(kinds.CLAIM, "c1")
     assert about["ownerReferences"] == [
-        {"apiVersion": "ipam.metal3.io/v1alpha1", "kind": "IPPool", "name": "pool", "uid": meta.uid(the_pool)},
-        {"apiVersion": "ipam.metal3.io/v1alpha1", "kind": "IPClaim", "name": "c1", "uid": meta.uid(the_claim)},
+        {
+            "apiVersion": "ipam.metal3.io/v1alpha1",
+            "kind": "IPPool",
+            "name": "pool",
+            "uid": meta.uid(the_pool),
+        },
+        {
+            "apiVersion": "ipam.metal3.io/v1alpha1",
+            "kind": "IPClaim",
+            "name": "c1",
+            "uid": meta.uid(the_claim),
+        },
     ]
     assert served["spec"]["pool"] == {"name": "pool", "namespace": world.namespace}
     assert served["spec"]["claim"] == {"name": "c1", "namespace": world.namespace}

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from berth import log
 from berth.control.cache import Cache
 from berth.control.mirror import Kept
 from berth.dialects.claim import Bound, Leave, NotStored, Release, Serve, Stance, Wait
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.flavour import Flavour, holder
+from berth.dialects.metal3.flavour import made_for
 from berth.dialects.metal3.gate import Gate, is_paused
-from berth.dialects.metal3.ledger import Leases, block_of
-from berth.dialects.metal3.translate import refusal_message, wanted
+from berth.dialects.metal3.ledger import InTheWay, Leases, StepBack, block_of
+from berth.dialects.metal3.translate import NOT_CREATED, address_from_name, refusal_message, wanted
 from berth.dialects.pool import Desk
-from berth.errors import BadRequest, Conflict, Forbidden, Invalid, InvalidText, Taken
-from berth.kube import meta
+from berth.errors import BadRequest, Conflict, Forbidden, Invalid, InvalidText, NotFound, Taken
+from berth.kube import meta, patch
+from berth.kube.client import Client
 from berth.kube.meta import Ref
 from berth.kube.resource import Resource
 from berth.leasing.decide import Refusal
@@ -23,9 +25,10 @@ from berth.leasing.model import Claim, Reason
 from berth.net import Block
 
 if TYPE_CHECKING:
-    from berth.dialects.metal3.pools import Pools
+    from berth.dialects.metal3.pools import OpenPool, Pools
 
 Object = dict[str, Any]
+_log = log.get("berth.metal3")
 EXHAUSTED = {Reason.POOL_EXHAUSTED, Reason.PIN_OUTSIDE}
 NOT_READY = {"PoolNotFound", "PoolDeleting", "PoolInvalid", "ClusterNotFound"}
 
@@ -33,17 +36,19 @@ NOT_READY = {"PoolNotFound", "PoolDeleting", "PoolInvalid", "ClusterNotFound"}
 class Book:
     dialect = "metal3"
     announces = False
+    guard_status = True  # the status says which address is the claim's: two operators must not both say it
     pools: Pools
 
-    def __init__(self, flavour: Flavour, kept: Kept, leases: Leases, pools: Cache, gate: Gate) -> None:
+    def __init__(self, kept: Kept, leases: Leases, pools: Cache, gate: Gate, client: Client) -> None:
+        flavour = leases.flavour
         self.flavour = flavour
         self.kept = kept
         self.leases = leases
         self.finalizer = flavour.claim_finalizer
-        self.guard_status = flavour.guard_status
         self.wake: Callable[[Ref], None]
         self._pool_objects = pools
         self._gate = gate
+        self._client = client
 
     @property
     def resource(self) -> Resource:
@@ -54,7 +59,7 @@ class Book:
         return self.kept.cache
 
     def is_unsettled(self, claim: Object) -> bool:
-        return meta.is_deleting(claim) or not self.flavour.is_bound(claim)
+        return meta.is_deleting(claim) or not self.flavour.bound_name(claim)
 
     # When
 
@@ -101,23 +106,31 @@ class Book:
             return self._wait("PoolInvalid", f"IPPool {key} cannot be used: {open_pool.fault}")
         if not meta.has_finalizer(pool, kinds.POOL_FINALIZER):
             return Leave()  # the pool is held before anything is taken from it; its change wakes us
-        return self._serving(claim, open_pool.desk)
+        return self._serving(claim, open_pool)
 
-    def _serving(self, claim: Object, desk: Desk) -> Stance:
-        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        key = holder(self.flavour, namespace, name)
-        if desk.space.leases_of(key):
-            return Serve(
-                Claim(key, name), (desk,)
-            )  # what it has it keeps, whatever the annotation says by now
+    def _serving(self, claim: Object, open_pool: OpenPool) -> Stance:
+        key, name = self.leases.key_of(claim), claim["metadata"]["name"]
+        desks = (open_pool.desk,)
+        if (record := self.leases.named_by(claim)) is not None:
+            return Serve(Claim(key, name, pin=block_of(record)), desks)
+        if open_pool.desk.space.leases_of(key):
+            # What it has it keeps, whatever the annotation says by now.
+            return Serve(Claim(key, name), desks)
+        if (lost := self._lost(claim, open_pool)) is not None:
+            return Serve(Claim(key, pin=lost), desks)
         try:
             pin = wanted(meta.annotations(claim).get(kinds.WANTED_ADDRESS, ""))
         except InvalidText as error:
             return Wait("InvalidAddress", str(error), stamp=True)
-        return Serve(Claim(key, name, pin=pin), (desk,))
+        return Serve(Claim(key, name, pin=pin), desks)
+
+    def _lost(self, claim: Object, open_pool: OpenPool) -> Block | None:
+        """The claim names an address whose object is gone: it gets the same one again, if it still can."""
+        block = address_from_name(open_pool.spec.name_prefix, self.flavour.bound_name(claim))
+        return block if block is not None and open_pool.desk.space.is_free(block) else None
 
     def _deleting_pool(self, claim: Object, key: str) -> Stance:
-        if self.flavour.is_bound(claim):
+        if self.flavour.bound_name(claim):
             return Leave()
         return self._wait("PoolDeleting", f"IPPool {key} is being deleted and serves no new claims")
 
@@ -134,39 +147,134 @@ class Book:
         open_pool = self.pools.get(key)
         if pool is None or open_pool is None:
             raise Conflict(409, f"IPPool {key} is gone; looking again")
-        if fault := self.flavour.netconfig_fault(open_pool.spec.netconfig_of(block)):
+        if fault := self.flavour.netconfig_fault(open_pool.spec.netconfig_of(block), block):
             raise NotStored(fault)
         try:
-            return await self.leases.commit(claim, pool, open_pool.spec, block)
+            record = await self.leases.commit(claim, pool, open_pool.spec, block)
         except (Invalid, BadRequest, Forbidden) as error:
-            raise NotStored("Failed to create associated IPAddress object") from error
-        except Taken as taken:
-            if taken.holder is not None:
-                self.pools.stands_in_the_way(taken.holder, desk, block)
+            raise NotStored(NOT_CREATED) from error
+        except StepBack as step:
+            await self._step_back(claim, step)
+            self.pools.stands_in_the_way(step.obstacle, desk, block)
+            raise Taken(block, step.obstacle.holder) from step
+        except InTheWay as taken:
+            self.pools.stands_in_the_way(taken.obstacle, desk, block)
             raise
+        await self._tidy(claim, record, desk)
+        return record
+
+    async def _step_back(self, claim: Object, step: StepBack) -> None:
+        """Give an object back which the claim does not name, and be sure that it never will.
+
+        First the object is marked as going, then the claim is written over the very version we looked at,
+        then the object goes. Another operator that wants to bind the two either was first, and our write is
+        refused; or it read the claim before our write, and its own is refused; or it reads the object after
+        that, and sees the mark.
+        """
+        going = step.obstacle.is_object(step.record)
+        if not going and made_for(self.flavour, step.record) != meta.uid(claim):
+            raise NotStored(f"{step.record['spec']['address']} is held by {step.obstacle.holder} too")
+        marked = await self.leases.mark(step.record)
+        await self._pass_over(claim, step.record)
+        if marked is not None:
+            await self.leases.discard(marked)
+        if going and not self.leases.knows(step.record):
+            raise Conflict(409, f"{step.record['metadata']['name']} is gone; looking again")
+
+    async def _pass_over(self, claim: Object, record: Object) -> None:
+        text = f"{record['spec']['address']} was given back ({meta.uid(record)}); choosing another"
+        refused = self.flavour.refused_status(claim, "AllocationFailed", text)
+        change = patch.diff(claim.get("status") or {}, refused)
+        if change is None:
+            return  # it was said before, with this very object
+        body = patch.guarded({"status": change}, claim)
+        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
+        self.cache.observe(
+            await self._client.patch(self.resource, name, body, namespace, subresource="status")
+        )
+
+    async def _tidy(self, claim: Object, record: Object, desk: Desk) -> None:
+        """A claim has one address. What operators took for it before they saw that goes."""
+        if record["metadata"]["name"] != self.flavour.bound_name(claim):
+            return
+        for other in self.leases.surplus(claim, record):
+            await self.leases.discard(other)
+        key = self.leases.key_of(claim)
+        kept = {block_of(known) for known in self.leases.of_claim(claim)}
+        for block in desk.space.leases_of(key):
+            if block not in kept:
+                desk.free(block, key)
 
     async def withdraw(self, claim: Object) -> bool:
-        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        key = holder(self.flavour, namespace, name)
-        for record in self.leases.of_holder(key):
-            await self.leases.discard(record)
-        await self._withdraw_unseen(claim, key)
+        for record in self.leases.of_claim(claim):
+            if self._goes_with(record, claim):
+                await self.leases.discard(record)
+        await self._withdraw_unseen(claim)
         return True
 
-    async def _withdraw_unseen(self, claim: Object, key: str) -> None:
+    def _goes_with(self, record: Object, claim: Object) -> bool:
+        """Made for this claim, or by hand for a claim of this name; not made for an earlier or later one."""
+        maker = made_for(self.flavour, record)
+        if maker is None or record["metadata"]["name"] == self.flavour.bound_name(claim):
+            return meta.is_deleting(claim)
+        return maker == meta.uid(claim)
+
+    async def clean_up(self, ref: Ref) -> None:
+        """The claim is gone: so is what was made for it.
+
+        A deletion that was under way when our finalizer was stored can win: the API server looks for
+        finalizers before it deletes, not while. Then nobody is left to release the address but us.
+        """
+        for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
+            maker = made_for(self.flavour, record)
+            if (
+                maker is not None
+                and not self._is_record_paused(record)
+                and not await self._lives(record, maker)
+            ):
+                _log.info("the claim is gone, its address goes too", address=record["metadata"]["name"])
+                await self.leases.discard(record)
+
+    async def _lives(self, record: Object, uid: str) -> bool:
+        """A live read: is the claim there for which the object was made, or one that uses it since?"""
+        name, namespace = self.flavour.claim_of_address(record), record["metadata"]["namespace"]
+        try:
+            claim = await self._client.get(self.resource, name, namespace)
+        except NotFound:
+            return False
+        return meta.uid(claim) == uid or self.flavour.bound_name(claim) == record["metadata"]["name"]
+
+    def _is_record_paused(self, record: Object) -> bool:
+        key = self.flavour.pool_of_address(record)
+        pool = self._pool_objects.get(*key.split("/", 1)) if key else None
+        return pool is not None and (is_paused(pool) or self._gate.linkage(pool).paused)
+
+    async def _withdraw_unseen(self, claim: Object) -> None:
         """Blocks taken in memory whose create was never answered: look before letting go."""
         open_pool = self.pools.get(self.flavour.pool_key(claim) or "")
         if open_pool is None:
             return
+        key = self.leases.key_of(claim)
+        seen = {block_of(record) for record in self.leases.of_claim(claim)}
         for block in open_pool.desk.space.leases_of(key):
-            name = open_pool.spec.address_name(block)
-            record = await self.leases.find(claim["metadata"]["namespace"], name)
-            if record is not None and self.leases.holder_of(record) == key and block_of(record) == block:
+            if block in seen:
+                continue  # its object stays a while, held by someone's finalizer, and the address with it
+            record = await self.leases.find(
+                claim["metadata"]["namespace"], open_pool.spec.address_name(block)
+            )
+            if record is not None and self.leases.is_for(record, claim) and self._goes_with(record, claim):
                 await self.leases.discard(record)
             open_pool.desk.free(block, key)
 
     def forget(self, ref: Ref) -> None:
-        self.pools.forget(ref)
+        """Nothing is remembered about a claim: its address objects say all."""
+
+    def misses(self, claim: Object, address: Object) -> bool:
+        """An address object for this claim has come, and is not the one its status names."""
+        return (
+            self.leases.is_for(address, claim)
+            and self.flavour.bound_name(claim) != address["metadata"]["name"]
+        )
 
     # What is reported
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.flavour import Written
-from berth.dialects.metal3.translate import Netconfig
+from berth.dialects.metal3.translate import NOT_CREATED, Netconfig
 from berth.kube import meta
+from berth.net import Block
 
 Object = dict[str, Any]
 READY = "Ready"
@@ -27,7 +28,6 @@ class Capi:
     kind = "IPAddressClaim"
     claim_finalizer = kinds.CAPI_CLAIM_FINALIZER
     address_finalizer = kinds.CAPI_ADDRESS_FINALIZER
-    guard_status = True
 
     def __init__(self, now: Callable[[], datetime] = _now) -> None:
         self._now = now
@@ -48,13 +48,15 @@ class Capi:
     def claim_of_address(self, address: Object) -> str:
         return str((address["spec"].get("claimRef") or {}).get("name", ""))
 
-    def netconfig_fault(self, netconfig: Netconfig) -> str | None:
-        if 0 <= (netconfig.prefix or 0) <= 128:
-            return None
-        return "Invalid prefix value, it must be between 0 and 128"
+    def netconfig_fault(self, netconfig: Netconfig, block: Block) -> str | None:
+        """Cluster API refuses such an object; said here, it is the same where its webhook is away."""
+        prefix = netconfig.prefix or 0
+        if not 0 <= prefix <= 128:
+            return "Invalid prefix value, it must be between 0 and 128"
+        return None if prefix <= block.family.width else NOT_CREATED
 
-    def is_bound(self, claim: Object) -> bool:
-        return bool(((claim.get("status") or {}).get("addressRef") or {}).get("name"))
+    def bound_name(self, claim: Object) -> str:
+        return str(((claim.get("status") or {}).get("addressRef") or {}).get("name", ""))
 
     def address_object(self, claim: Object, pool: Object, written: Written) -> Object:
         spec: Object = {

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from berth.dialects.metal3.translate import Netconfig
+from berth.kube import meta
+from berth.net import Block
 
 Object = dict[str, Any]
 
@@ -26,15 +28,14 @@ class Flavour(Protocol):
     kind: str  # of the claim
     claim_finalizer: str
     address_finalizer: str
-    guard_status: bool
 
     def pool_key(self, claim: Object) -> str | None: ...
     def foreign_namespace(self, claim: Object) -> str | None: ...
     def cluster_name(self, claim: Object) -> str | None: ...
     def pool_of_address(self, address: Object) -> str | None: ...
     def claim_of_address(self, address: Object) -> str: ...
-    def netconfig_fault(self, netconfig: Netconfig) -> str | None: ...
-    def is_bound(self, claim: Object) -> bool: ...
+    def netconfig_fault(self, netconfig: Netconfig, block: Block) -> str | None: ...
+    def bound_name(self, claim: Object) -> str: ...
     def address_object(self, claim: Object, pool: Object, written: Written) -> Object: ...
     def bound_status(self, claim: Object, record: Object) -> Object: ...
     def refused_status(self, claim: Object, reason: str, message: str) -> Object: ...
@@ -43,3 +44,12 @@ class Flavour(Protocol):
 def holder(flavour: Flavour, namespace: str, name: str) -> str:
     """The key under which a claim holds its lease; the kind is part of it, so two APIs never share one."""
     return f"{flavour.kind}/{namespace}/{name}"
+
+
+def made_for(flavour: Flavour, address: Object) -> str | None:
+    """UID of the claim an operator made this object for; None for one made by hand."""
+    group = address["apiVersion"].partition("/")[0]
+    for owner in meta.owners(address):
+        if owner.get("kind") == flavour.kind and str(owner.get("apiVersion", "")).startswith(f"{group}/"):
+            return str(owner["uid"])
+    return None

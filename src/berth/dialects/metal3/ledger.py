@@ -2,17 +2,21 @@
 
 Inside one API the name is the lock. Between the two APIs that share a pool it is not, so a new address is
 shown to nobody before one look at the other API, made after our object was stored, found no twin. Whoever
-looks second sees the first: two claims can both step back, but never both stay (docs/decisions/0006).
+looks second sees the first: two claims can both step back, but never both stay.
+
+The claim's status, written only over the version it was decided on, says which object is the claim's. That
+holds with several operators at work on one claim, too (docs/decisions/0006).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 from berth.control.mirror import Kept
-from berth.dialects.metal3.flavour import Flavour, Written, holder
+from berth.dialects.metal3.flavour import Flavour, Written, holder, made_for
 from berth.dialects.metal3.translate import PoolSpec
 from berth.errors import AlreadyExists, Conflict, Invalid, NotFound, Taken
 from berth.kube import meta, patch
@@ -21,6 +25,41 @@ from berth.kube.resource import Resource
 from berth.net import Block, parse_block
 
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """An address object that has the address we chose, and whose it is."""
+
+    leases: Leases
+    namespace: str
+    name: str
+    holder: str
+
+    @property
+    def key(self) -> str:
+        return object_key(self.leases.resource, self.namespace, self.name)
+
+    def is_object(self, record: Object) -> bool:
+        same = (record["metadata"]["namespace"], record["metadata"]["name"]) == (self.namespace, self.name)
+        return same and record["apiVersion"] == self.leases.resource.api_version
+
+
+class InTheWay(Taken):
+    """The name is taken, and by whom."""
+
+    def __init__(self, block: Block, obstacle: Obstacle) -> None:
+        super().__init__(block, obstacle.holder)
+        self.obstacle = obstacle
+
+
+class StepBack(Exception):
+    """Our own object must go: it has a twin in the other API, or someone is deleting it."""
+
+    def __init__(self, record: Object, obstacle: Obstacle) -> None:
+        super().__init__(f"{record['metadata']['name']} is given back; {obstacle.holder} has the address")
+        self.record = record
+        self.obstacle = obstacle
 
 
 class Leases:
@@ -36,26 +75,84 @@ class Leases:
     def resource(self) -> Resource:
         return self.kept.resource or self.kept.watched.versions[0]
 
-    def of_holder(self, key: str) -> list[Object]:
-        return self.kept.cache.by("holder", key)
+    def of_claim(self, claim: Object) -> list[Object]:
+        """The objects that name this claim and its pool."""
+        named = self.kept.cache.by("holder", self.key_of(claim))
+        return [record for record in named if self.is_for(record, claim)]
+
+    def key_of(self, claim: Object) -> str:
+        return holder(self.flavour, claim["metadata"]["namespace"], claim["metadata"]["name"])
 
     def holder_of(self, address: Object) -> str:
         namespace = address["metadata"]["namespace"]
         return holder(self.flavour, namespace, self.flavour.claim_of_address(address))
 
+    def named_by(self, claim: Object) -> Object | None:
+        """The object the claim's status names, if it is known and the claim's."""
+        name = self.flavour.bound_name(claim)
+        record = self.kept.cache.get(claim["metadata"]["namespace"], name) if name else None
+        return record if record is not None and self.is_for(record, claim) else None
+
+    def is_for(self, record: Object, claim: Object) -> bool:
+        same_claim = self.flavour.claim_of_address(record) == claim["metadata"]["name"]
+        return same_claim and self.flavour.pool_of_address(record) == self.flavour.pool_key(claim)
+
+    async def catch_up(self, claim: Object) -> bool:
+        """Watches of two kinds do not keep step: is there an object which the claim names and we miss?"""
+        name = self.flavour.bound_name(claim)
+        if not name or self.named_by(claim) is not None:
+            return False
+        record = await self.find(claim["metadata"]["namespace"], name)
+        if record is None or not self.is_for(record, claim):
+            return False
+        self.kept.cache.observe(record)
+        return self.named_by(claim) is not None
+
     async def commit(self, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:
-        """The object that records the lease: the one that exists, or a new one. Raises Taken."""
-        key = holder(self.flavour, claim["metadata"]["namespace"], claim["metadata"]["name"])
-        record = next((found for found in self.of_holder(key) if block_of(found) == block), None)
-        if record is not None and self.flavour.is_bound(claim):
+        """The object that records the lease: the one that exists, or a new one. Raises Taken or StepBack."""
+        record = next((found for found in self.of_claim(claim) if block_of(found) == block), None)
+        if record is not None and record["metadata"]["name"] == self.flavour.bound_name(claim):
             return record
-        if record is not None and meta.is_deleting(record):
-            await self.discard(record)  # deleted by hand before its claim ever saw it
-            raise Conflict(409, f"{record['metadata']['name']} is being deleted; looking again")
         if record is None:
             record = await self._create(claim, pool, spec, block)
-        await self._refuse_twin(record, block)
+        else:
+            record = await self._look_at(record)
+        await self._refuse_twin(record, spec.address_name(block))
         return record
+
+    async def _look_at(self, record: Object) -> Object:
+        """We know the object, but its claim does not name it: another operator may be taking it away."""
+        name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
+        found = await self.find(namespace, name)
+        if found is None or meta.uid(found) != meta.uid(record):
+            self.kept.cache.bury(record)
+            raise Conflict(409, f"IPAddress {namespace}/{name} is gone; looking again")
+        if meta.is_deleting(found):
+            raise StepBack(found, self.obstacle(found))
+        return found
+
+    async def mark(self, record: Object) -> Object | None:
+        """Ask for deletion and keep our finalizer on it: from now on nobody may take it up. None: gone."""
+        if meta.is_deleting(record):
+            return record
+        name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
+        try:
+            left = await self._client.delete(self.resource, name, namespace, uid=meta.uid(record))
+        except NotFound:
+            left = None
+        if left is None:
+            self.kept.cache.bury(record)
+            return None
+        self.kept.cache.observe(left)
+        return left
+
+    def surplus(self, claim: Object, record: Object) -> list[Object]:
+        """Other objects made for this very claim, which names `record`: leftovers of operators that raced."""
+        return [
+            other
+            for other in self.of_claim(claim)
+            if meta.uid(other) != meta.uid(record) and made_for(self.flavour, other) == meta.uid(claim)
+        ]
 
     async def discard(self, record: Object) -> None:
         """Take the object away: our finalizer first, then the object, unless it is gone or another by now."""
@@ -100,21 +197,24 @@ class Leases:
         record = await self.find(namespace, written.name)
         if record is None:
             raise Conflict(409, f"IPAddress {namespace}/{written.name} came and went; looking again")
-        ours = (
-            self.flavour.claim_of_address(record) == claim["metadata"]["name"]
-            and self.flavour.pool_of_address(record) == f"{namespace}/{pool['metadata']['name']}"
-        )
-        if ours and not meta.is_deleting(record):
+        if self.is_for(record, claim) and not meta.is_deleting(record):
             self.kept.cache.observe(record)
             return record
-        raise Taken(block, stranger(self.resource, namespace, written.name))
+        raise InTheWay(block, self.obstacle(record))
 
-    async def _refuse_twin(self, record: Object, block: Block) -> None:
+    def obstacle(self, record: Object) -> Obstacle:
+        """The address is nobody's we know: the object holds it, until it goes."""
         name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
-        twin = await self._twins.find(self.flavour.kind, namespace, name)
+        return Obstacle(self, namespace, name, object_key(self.resource, namespace, name))
+
+    async def _refuse_twin(self, record: Object, name: str) -> None:
+        twin = await self._twins.find(self.flavour.kind, record["metadata"]["namespace"], name)
         if twin is not None:
-            await self.discard(record)
-            raise Taken(block, twin)
+            raise StepBack(record, twin)
+
+    def knows(self, record: Object) -> bool:
+        held = self.kept.cache.get(record["metadata"]["namespace"], record["metadata"]["name"])
+        return held is not None and meta.uid(held) == meta.uid(record)
 
 
 class Twins:
@@ -133,15 +233,17 @@ class Twins:
     def pair(self, one: Leases, two: Leases) -> None:
         self._other = {one.flavour.kind: two, two.flavour.kind: one}
 
-    async def find(self, kind: str, namespace: str, name: str) -> str | None:
-        """The holder of the twin, or None. Only reads that were sent after this call began count."""
+    async def find(self, kind: str, namespace: str, name: str) -> Obstacle | None:
+        """The twin, or None. Only reads that were sent after this call began count."""
         other = self._other.get(kind)
         if other is None or other.kept.resource is None:
             return None
         if not other.kept.cache.count_by("namespace", namespace) and await self._none(other, namespace):
             return None
         twin = await other.find(namespace, name)
-        return None if twin is None else other.holder_of(twin)
+        if twin is None or other.flavour.pool_of_address(twin) is None:
+            return None  # no object, or one of another provider, whose names say nothing about ours
+        return other.obstacle(twin)
 
     async def _none(self, other: Leases, namespace: str) -> bool:
         key = f"{other.flavour.kind}/{namespace}"
@@ -161,6 +263,6 @@ def block_of(address: Object) -> Block:
     return parse_block(address["spec"]["address"])
 
 
-def stranger(resource: Resource, namespace: str, name: str) -> str:
-    """Holder key of an address object that stands in the way and belongs to no claim of this pool."""
+def object_key(resource: Resource, namespace: str, name: str) -> str:
+    """Holder key of an address object that no claim of the pool holds, but that is in its way."""
     return f"{resource.key}/{namespace}/{name}"

@@ -8,6 +8,7 @@ from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.flavour import Written
 from berth.dialects.metal3.translate import Netconfig
 from berth.kube import meta
+from berth.net import Block
 
 Object = dict[str, Any]
 
@@ -16,7 +17,6 @@ class Native:
     kind = "IPClaim"
     claim_finalizer = kinds.CLAIM_FINALIZER
     address_finalizer = kinds.ADDRESS_FINALIZER
-    guard_status = False
 
     def pool_key(self, claim: Object) -> str | None:
         """The pool a claim names, in the claim's own namespace; a claim is never served from another."""
@@ -37,11 +37,12 @@ class Native:
     def claim_of_address(self, address: Object) -> str:
         return str((address["spec"].get("claim") or {}).get("name", ""))
 
-    def netconfig_fault(self, netconfig: Netconfig) -> str | None:
+    def netconfig_fault(self, netconfig: Netconfig, block: Block) -> str | None:
         return None  # passed through as the pool says it
 
-    def is_bound(self, claim: Object) -> bool:
-        return bool((claim.get("status") or {}).get("address"))
+    def bound_name(self, claim: Object) -> str:
+        """The address object the claim's status names; empty while there is none."""
+        return str(((claim.get("status") or {}).get("address") or {}).get("name", ""))
 
     def address_object(self, claim: Object, pool: Object, written: Written) -> Object:
         namespace = pool["metadata"]["namespace"]

@@ -17,7 +17,7 @@ from berth.control.mirror import Kept
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.gate import Gate, is_paused
-from berth.dialects.metal3.ledger import Leases, block_of, stranger
+from berth.dialects.metal3.ledger import Leases, Obstacle, block_of, object_key
 from berth.dialects.metal3.status import pool_status
 from berth.dialects.metal3.translate import PoolSpec, read_pool
 from berth.dialects.pool import Desk
@@ -48,7 +48,7 @@ class Pools:
         self.leases = leases
         self.touched: Callable[[str], None]
         self._open: dict[str, OpenPool] = {}
-        self._in_the_way: dict[str, tuple[Desk, Block]] = {}
+        self._in_the_way: dict[str, tuple[Obstacle, Desk, Block]] = {}
 
     def get(self, key: str) -> OpenPool | None:
         return self._open.get(key)
@@ -72,11 +72,6 @@ class Pools:
     def close(self, key: str) -> None:
         self._open.pop(key, None)
 
-    def forget(self, ref: Ref) -> None:
-        for opened in self._open.values():
-            if opened.desk.waits(ref):
-                opened.desk.leave(ref)
-
     def addresses(self, key: str) -> Iterator[tuple[Leases, Object]]:
         for leases in self.leases:
             for address in leases.kept.cache.by("pool", key):
@@ -91,6 +86,7 @@ class Pools:
         if new is not None and (old is None or meta.uid(old) != meta.uid(new)):
             key = leases.flavour.pool_of_address(new)
             if key is not None and (opened := self._open.get(key)) is not None:
+                self._no_obstacle(leases, new)
                 self._adopt(opened, leases, new)
                 self.touched(key)
 
@@ -111,21 +107,29 @@ class Pools:
                 holder=other,
             )
 
-    def stands_in_the_way(self, holder: str, desk: Desk, block: Block) -> None:
-        """An object of no claim of this pool has the name we need: the address is out until it goes."""
-        self._in_the_way[holder] = (desk, block)
+    def stands_in_the_way(self, obstacle: Obstacle, desk: Desk, block: Block) -> None:
+        """The address is out until this object goes, whoever's it is."""
+        self._in_the_way[obstacle.key] = (obstacle, desk, block)
 
-    def strangers(self) -> dict[str, tuple[Desk, Block]]:
-        return dict(self._in_the_way)
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        return tuple(obstacle for obstacle, *_ in self._in_the_way.values())
 
-    def stranger_left(self, holder: str) -> None:
-        if (way := self._in_the_way.pop(holder, None)) is not None:
-            desk, block = way
-            desk.free(block, holder)
+    def cleared(self, key: str) -> None:
+        if (way := self._in_the_way.pop(key, None)) is not None:
+            obstacle, desk, block = way
+            desk.free(block, obstacle.holder)
+
+    def _no_obstacle(self, leases: Leases, address: Object) -> None:
+        """What was in our way turns out to be a lease of a pool of ours."""
+        about = address["metadata"]
+        way = self._in_the_way.pop(object_key(leases.resource, about["namespace"], about["name"]), None)
+        if way is not None:
+            obstacle, desk, block = way
+            desk.space.release(block, obstacle.holder)
 
     def _gone(self, leases: Leases, address: Object) -> None:
         namespace, name = address["metadata"]["namespace"], address["metadata"]["name"]
-        self.stranger_left(stranger(leases.resource, namespace, name))
+        self.cleared(object_key(leases.resource, namespace, name))
         key = leases.flavour.pool_of_address(address)
         opened = self._open.get(key) if key is not None else None
         if opened is None or key is None:

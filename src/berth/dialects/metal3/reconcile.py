@@ -2,8 +2,9 @@
 
 IPPool changed ──────────► the pool; its unsettled claims, if its spec, pause or deletion changed
 IPClaim, IPAddressClaim ─► the claim
-IPAddress of either API ─► the pool's space and status; whoever waits for the address that came free
-Cluster changed ─────────► its pools and their claims, if pause or existence changed
+IPAddress of either API ─► the pool's space and status; whoever waits for the address that came free;
+                           its claim, if that does not name it yet
+Cluster changed ─────────► its pools and their claims, and claims that name it, if pause or existence changed
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 
 from berth.control.controller import Controller
 from berth.control.mirror import Watched
-from berth.dialects.claim import ClaimLife
 from berth.dialects.metal3 import admit, kinds
 from berth.dialects.metal3.book import Book
 from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import Flavour, holder
 from berth.dialects.metal3.gate import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.ledger import Leases, Twins
+from berth.dialects.metal3.life import Life
 from berth.dialects.metal3.native import Native
 from berth.dialects.metal3.pools import PoolLife, Pools
 from berth.dialects.shape import Built, Kit
@@ -62,15 +63,13 @@ class _Wiring:
         )
 
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:
-        claim_kept = self._kit.keep(
-            Watched(claims, {"pool": lambda claim: _key(flavour.pool_key(claim))}, optional)
-        )
+        claim_kept = self._kit.keep(Watched(claims, _claim_indexes(flavour), optional))
         address_kept = self._kit.keep(Watched(addresses, _address_indexes(flavour), optional))
         leases = Leases(flavour, address_kept, self._kit.client, self._twins)
-        return Book(flavour, claim_kept, leases, self._pool_kept.cache, self._gate)
+        return Book(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
 
     def _claim_controller(self, book: Book) -> Controller:
-        life = ClaimLife(book, self._kit.client, self._kit.events, self._kit.metrics)
+        life = Life(book, self._kit.client, self._kit.events, self._kit.metrics)
         controller = Controller(f"metal3.{book.flavour.kind.lower()}", life.reconcile, self._kit.metrics)
         book.wake = controller.add
         return controller
@@ -82,7 +81,7 @@ class _Wiring:
         self._clusters.cache.listen(self._cluster_changed)
         for book in (self._native, self._capi):
             book.kept.cache.listen(self._claim_listener(book))
-            book.leases.kept.cache.listen(self._address_listener(book.leases))
+            book.leases.kept.cache.listen(self._address_listener(book))
 
     def _adopt(self) -> None:
         """Existing leases before newcomers, then everything once, the oldest claims first."""
@@ -115,6 +114,8 @@ class _Wiring:
         for pool in self._pool_kept.cache.by("cluster", _name(cluster)):
             self._pool_controller.add(meta.ref(pool))
             self._wake_claims_of(_name(pool))
+        for book in (self._native, self._capi):
+            self._wake_unsettled(book, book.kept.cache.by("cluster", _name(cluster)))
 
     def _claim_listener(self, book: Book) -> Any:
         controller = self._claim_controllers[book.flavour.kind]
@@ -126,10 +127,15 @@ class _Wiring:
 
         return changed
 
-    def _address_listener(self, leases: Leases) -> Any:
+    def _address_listener(self, book: Book) -> Any:
         def changed(old: Object | None, new: Object | None) -> None:
-            if self._started:
-                self._pools.address_changed(leases, old, new)
+            if not self._started:
+                return
+            self._pools.address_changed(book.leases, old, new)
+            if new is not None and old is None:
+                claim = book.kept.cache.get(new["metadata"]["namespace"], book.flavour.claim_of_address(new))
+                if claim is not None and book.misses(claim, new):
+                    self._wake_claim(meta.ref(claim))
 
         return changed
 
@@ -142,9 +148,11 @@ class _Wiring:
 
     def _wake_claims_of(self, pool_key: str) -> None:
         for book in (self._native, self._capi):
-            unsettled = [claim for claim in book.kept.cache.by("pool", pool_key) if book.is_unsettled(claim)]
-            for claim in sorted(unsettled, key=_age):
-                self._wake_claim(meta.ref(claim))
+            self._wake_unsettled(book, book.kept.cache.by("pool", pool_key))
+
+    def _wake_unsettled(self, book: Book, claims: list[Object]) -> None:
+        for claim in sorted(filter(book.is_unsettled, claims), key=_age):
+            self._wake_claim(meta.ref(claim))
 
 
 def _differs(old: Object, new: Object) -> bool:
@@ -155,6 +163,14 @@ def _differs(old: Object, new: Object) -> bool:
         or meta.labels(old) != meta.labels(new)
         or meta.uid(old) != meta.uid(new)
     )
+
+
+def _claim_indexes(flavour: Flavour) -> dict[str, Any]:
+    def cluster(claim: Object) -> tuple[str, ...]:
+        name = flavour.cluster_name(claim)
+        return (f"{claim['metadata']['namespace']}/{name}",) if name else ()
+
+    return {"pool": lambda claim: _key(flavour.pool_key(claim)), "cluster": cluster}
 
 
 def _address_indexes(flavour: Flavour) -> dict[str, Any]:

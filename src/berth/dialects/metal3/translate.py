@@ -20,6 +20,7 @@ Object = dict[str, Any]
 NAME_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*-*")
 LONGEST_NAME_PREFIX = 253 - len("-") - len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
 
+NOT_CREATED = "Failed to create associated IPAddress object"
 MESSAGES = {
     Reason.PIN_CONFLICT: "PreAllocation and requested ip address are conflicting",
     Reason.PIN_TAKEN: "Requested IP not available",
@@ -110,6 +111,19 @@ def contains(range: Range, block: Block) -> bool:
 def address_name(name_prefix: str, address: str) -> str:
     """The object's name: what makes a second object for one address impossible."""
     return f"{name_prefix}-{address.replace('.', '-').replace(':', '-')}".rstrip("-")
+
+
+def address_from_name(name_prefix: str, name: str) -> Block | None:
+    """The address an object was named after; None if the name was not made by `address_name`."""
+    digits = name.removeprefix(f"{name_prefix}-")
+    for text in (digits.replace("-", "."), digits.replace("-", ":"), digits.replace("-", ":") + "::"):
+        try:
+            block = parse_block(text)
+        except InvalidText:
+            continue
+        if address_name(name_prefix, block.address) == name:
+            return block
+    return None
 
 
 def refusal_message(refusal: Refusal) -> str:

@@ -1,0 +1,27 @@
+"""A Metal3 claim's life: the shared one, with a look at what the claim already names, and at what it left."""
+
+from __future__ import annotations
+
+from berth.control.events import Recorder
+from berth.control.outcome import After, Outcome
+from berth.dialects.claim import ClaimLife, Serve
+from berth.dialects.metal3.book import Book
+from berth.kube.client import Client
+from berth.kube.meta import Object, Ref
+from berth.metrics import Metrics
+
+
+class Life(ClaimLife):
+    def __init__(self, book: Book, client: Client, events: Recorder, metrics: Metrics) -> None:
+        super().__init__(book, client, events, metrics)
+        self._metal3 = book
+
+    async def reconcile(self, ref: Ref) -> Outcome:
+        if self._metal3.cache.get(ref.namespace, ref.name) is None:
+            await self._metal3.clean_up(ref)
+        return await super().reconcile(ref)
+
+    async def _serve(self, claim: Object, ref: Ref, serve: Serve) -> Outcome:
+        if await self._metal3.leases.catch_up(claim):
+            return After(0.0)  # it is known now: decide again with it
+        return await super()._serve(claim, ref, serve)
