@@ -181,7 +181,8 @@ class Migration:
                 raise _final(error, "could not set service ingress IP in status") from error
         await self._reset(vip, service)
         await self._objects.delete_clone(vip)
-        return await self._objects.let_go(vip, kinds.CLONE_FINALIZER)
+        vip = await self._objects.let_go(vip, kinds.CLONE_FINALIZER)
+        return await self._objects.let_go(vip, kinds.IP_FINALIZER)
 
     async def _reset(self, vip: Object, service: Object) -> None:
         """The wish was the migration's, unless the VirtualIP had it too; and the lock is no longer needed."""
@@ -246,7 +247,7 @@ class Migration:
             await self.unlock(vip)
             await self._objects.delete_clone(vip)
             vip = await self._objects.let_go(vip, kinds.CLONE_FINALIZER)
-        await self._objects.let_go(vip, kinds.IP_FINALIZER)
+            await self._objects.let_go(vip, kinds.IP_FINALIZER)
         return DONE
 
     async def unlock(self, vip: Object) -> None:
