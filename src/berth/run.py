@@ -31,6 +31,7 @@ from berth.metrics import Metrics
 from berth.settings import Settings
 
 _log = log.get("berth.run")
+DRAIN_SECONDS = 1.0  # for Events that wait when we are told to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,14 @@ async def operate(settings: Settings, tell: Callable[[Listening], None] = lambda
     async with AsyncExitStack() as stack:
         # Leases, certificates and registrations are written by every replica; all else by the leader alone.
         free = await stack.enter_async_context(Client(credentials, user_agent="berth-operator"))
-        await free.raw("GET", "/version")  # a server that cannot be reached is told now, in one sentence
+        await free.check()  # a server that cannot be reached is told now, in one sentence
         elector = _elector(settings, free, metrics)
         client = Client(
-            credentials, guard=elector.guard, user_agent="berth-operator", in_flight=settings.at_once
+            credentials,
+            guard=elector.guard,
+            user_agent="berth-operator",
+            in_flight=settings.at_once,
+            observe=metrics.kube_request,
         )
         await stack.enter_async_context(client)
         await Operator(settings, Clients(client, free), elector, metrics).run(tell)
@@ -77,6 +82,7 @@ class Operator:
         self._dialects = named(settings.dialects)
         kit = Kit(clients.leading, self._mirror.keep, self._events, metrics, settings)
         self._built: list[Built] = [dialect.build(kit) for dialect in self._dialects]
+        self._door: Door | None = None
         self._filled = False
         self._checks = Checks()
         self._checks.ready("caches", lambda: "" if self._filled else "the first lists are not complete")
@@ -87,14 +93,18 @@ class Operator:
             stack.push_async_callback(probes.stop)
             door = await self._open_door(stack)
             tell(Listening(_port(probes.health), _port(probes.metrics), door.port if door else 0))
+            self._door = door
             async with asyncio.TaskGroup() as tasks:
                 always = [self._mirror.run(), self._events.run(), *(door.tasks() if door else ())]
                 running = [tasks.create_task(work) for work in always]
                 await self._mirror.filled()
                 self._filled = True
-                await self._elector.run(self._work)
-                for task in running:
-                    task.cancel()
+                try:
+                    await self._elector.run(self._work)
+                finally:
+                    await self._events.drain(DRAIN_SECONDS)
+                    for task in running:
+                        task.cancel()
 
     async def _open_door(self, stack: AsyncExitStack) -> Door | None:
         """The admission server, where it is asked for: on every replica, leading or not."""
@@ -116,6 +126,8 @@ class Operator:
                     group.create_task(controller.run())
                 for task in built.tasks:
                     group.create_task(task())
+            for work in self._door.leading_tasks() if self._door else ():
+                group.create_task(work)
             _log.info("serving", dialects=",".join(dialect.name for dialect in self._dialects))
 
     async def _probes(self) -> Probes:

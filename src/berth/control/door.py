@@ -48,12 +48,17 @@ class Door:
         for name, webhooks in plans.items():
             registration = Registration(self._client, Plan(name, webhooks, self._target()))
             stack.push_async_callback(registration.remove)
-            await registration.sync(self._certificates.bundle)
             self._registrations.append(registration)
+            if self._settings.webhook_url:  # the only process there is; nobody waits for a lease to be asked
+                await registration.sync(self._certificates.bundle)
 
     def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        follow = (registration.run(self._certificates) for registration in self._registrations)
-        return (self._certificates.run(), *follow)
+        """What every replica does."""
+        return (self._certificates.run(),)
+
+    def leading_tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Registering is the leader's: during an upgrade old and new would overwrite each other's."""
+        return tuple(registration.run(self._certificates) for registration in self._registrations)
 
     def not_ready(self) -> str:
         return "" if self.port else "the admission server does not listen yet"
