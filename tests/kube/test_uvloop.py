@@ -1,4 +1,4 @@
-"""The operator runs on uvloop where it is to be had; its sockets differ in small things, so the faults again."""
+"""The operator runs on uvloop where it is to be had; its sockets differ in small things: the faults again."""
 
 from __future__ import annotations
 
