@@ -24,7 +24,8 @@ from berth.control.leader import Election, Elector, NoElection
 from berth.control.listen import Server
 from berth.control.mirror import Mirror
 from berth.dialects import named
-from berth.dialects.shape import Built, Kit
+from berth.dialects.shape import Built, Kit, plans_of
+from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
 from berth.metrics import Metrics
@@ -45,6 +46,7 @@ class Listening:
 
 async def operate(settings: Settings, tell: Callable[[Listening], None] = lambda ports: None) -> None:
     """The operator, until cancelled."""
+    _refuse_two_masters(settings)
     credentials = auth.load(settings.kubeconfig)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
@@ -80,7 +82,7 @@ class Operator:
         self._mirror = Mirror(clients.leading, settings.namespace)
         self._events = Recorder(clients.leading, metrics, component="berth")
         self._dialects = named(settings.dialects)
-        kit = Kit(clients.leading, self._mirror.keep, self._events, metrics, settings)
+        kit = Kit(clients.leading, self._mirror.keep, self._events, metrics, settings, clients.free)
         self._built: list[Built] = [dialect.build(kit) for dialect in self._dialects]
         self._door: Door | None = None
         self._filled = False
@@ -91,6 +93,9 @@ class Operator:
         async with AsyncExitStack() as stack:
             probes = await self._probes()
             stack.push_async_callback(probes.stop)
+            for built in self._built:
+                if built.around is not None:
+                    await stack.enter_async_context(built.around)
             door = await self._open_door(stack)
             tell(Listening(_port(probes.health), _port(probes.metrics), door.port if door else 0))
             self._door = door
@@ -111,7 +116,11 @@ class Operator:
         if not self._settings.serves_webhooks:
             return None
         routes = {path: handler for built in self._built for path, handler in built.routes.items()}
-        plans = {f"berth-{dialect.name}": dialect.webhooks() for dialect in self._dialects}
+        plans = {
+            name: webhooks
+            for dialect in self._dialects
+            for name, webhooks in plans_of(dialect, self._settings).items()
+        }
         door = Door(self._settings, self._clients.free, self._metrics)
         await door.open(stack, routes, plans)
         self._checks.ready("webhook", door.not_ready)
@@ -133,6 +142,17 @@ class Operator:
     async def _probes(self) -> Probes:
         health, metrics = self._settings.health_listen, self._settings.metrics_listen
         return await serve_probes(Addresses(health, metrics or health), self._checks, self._metrics.registry)
+
+
+def _refuse_two_masters(settings: Settings) -> None:
+    """A Service has one dialect: two that both wrote to it would take its address in turns."""
+    both = set(settings.vip_classes) & set(settings.vitistack_classes)
+    if {"vip", "vitistack"} <= set(settings.dialects) and both:
+        named = ", ".join(repr(name) for name in sorted(both))
+        raise UserError(
+            f"vip and vitistack would both serve Services of loadBalancerClass {named} ('' is a Service "
+            "without one): give them different lists with --vip-classes and --vitistack-classes."
+        )
 
 
 def _elector(settings: Settings, client: Client, metrics: Metrics) -> Elector | NoElection:

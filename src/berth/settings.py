@@ -10,6 +10,18 @@ from pathlib import Path
 
 ALL_DIALECTS = ("metal3", "kubipam", "vip", "vitistack")
 
+# Namespaces whose Services the vitistack dialect never touches: upstream's list.
+EXCLUDED_NAMESPACES = (
+    *("cert-manager", "kube-node-lease", "kube-public", "kube-system", "kubemacpool-system"),
+    *("kubelet-serving-cert-approver", "kubevirt", "letsencrypt", "eventus", "fluent", "kyverno"),
+    *("metallb-system", "monitoring", "rook-ceph", "falco", "trivy-system", "ipam-system"),
+)
+# Labels of MetalLB's controller: its plain manifests' and its Helm chart's.
+METALLB_LABELS = (
+    "app=metallb,component=controller",
+    "app.kubernetes.io/name=metallb,app.kubernetes.io/component=controller",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -38,6 +50,18 @@ class Settings:
     vip_classes: tuple[str, ...] = ("",)  # loadBalancerClass values served; "" is a Service without one
     vip_resync_seconds: float = 60.0  # how often everything is looked at once more
     vitistack_classes: tuple[str, ...] = ("",)
+    vitistack_namespace: str = "ipam-system"  # where the default secret and the records are
+    vitistack_zone: str = "inet"  # for Services that name none
+    vitistack_excluded: tuple[str, ...] = EXCLUDED_NAMESPACES
+    vitistack_bare_addresses: bool = False  # write addresses without their mask, as upstream's operator does
+    vitistack_pending_seconds: float = 90.0  # how long an admitted Service may take to be stored
+    vitistack_resync_seconds: float = 600.0  # how often everything is compared once more
+    metallb_namespace: str = "metallb-system"  # empty: there is no MetalLB, only annotations are written
+    metallb_labels: tuple[str, ...] = METALLB_LABELS
+    when_api_is_down: str = "refuse"  # or "admit": with a warning, and the controller serves later
+    api_seconds: float = 3.0  # for one call of the IPAM-API
+    api_ca_file: Path | None = None  # whom to trust there, beside the usual authorities
+    api_token_file: Path | None = None  # bearer token, where the IPAM-API wants one
 
     @property
     def serves_webhooks(self) -> bool:

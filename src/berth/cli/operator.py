@@ -12,7 +12,7 @@ from berth.cli.process import run_until_stopped
 from berth.dialects.vip.interval import interval_seconds
 from berth.errors import UserError
 from berth.run import Listening, operate
-from berth.settings import ALL_DIALECTS, Settings
+from berth.settings import ALL_DIALECTS, EXCLUDED_NAMESPACES, METALLB_LABELS, Settings
 
 EXAMPLES = """
 Run all controllers and webhooks of the enabled dialects.
@@ -86,7 +86,11 @@ def operator(
         typer.Option(envvar="BERTH_METRICS_LISTEN", help="Where /metrics answers; empty: with the probes."),
     ] = "",
     api_url: Annotated[
-        str, typer.Option(envvar="BERTH_API_URL", help="The IPAM-API, for the vitistack dialect.")
+        str,
+        typer.Option(
+            envvar=["BERTH_API_URL", "IPAM_API_URL"],
+            help="The IPAM-API with its /v2, for the vitistack dialect.",
+        ),
     ] = "",
     vip_classes: Annotated[
         str,
@@ -95,6 +99,78 @@ def operator(
             help="Comma list of the loadBalancerClass values vip serves; empty: Services without one.",
         ),
     ] = "",
+    vitistack_classes: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_VITISTACK_CLASSES",
+            help="Comma list of the loadBalancerClass values vitistack serves; empty: Services without one.",
+        ),
+    ] = "",
+    vitistack_zone: Annotated[
+        str, typer.Option(envvar="BERTH_VITISTACK_ZONE", help="Zone of Services that name none.")
+    ] = "inet",
+    vitistack_namespace: Annotated[
+        str,
+        typer.Option(envvar="BERTH_VITISTACK_NAMESPACE", help="Where the default secret and records are."),
+    ] = "ipam-system",
+    vitistack_excluded: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_VITISTACK_EXCLUDED_NAMESPACES",
+            help="Comma list of namespaces whose Services vitistack never touches.",
+        ),
+    ] = ",".join(EXCLUDED_NAMESPACES),
+    vitistack_bare_addresses: Annotated[
+        bool,
+        typer.Option(
+            envvar="BERTH_VITISTACK_BARE_ADDRESSES", help="Write addresses without mask, as upstream does."
+        ),
+    ] = False,
+    vitistack_pending_seconds: Annotated[
+        float,
+        typer.Option(
+            envvar="BERTH_VITISTACK_PENDING_SECONDS",
+            help="How long an admitted Service may take to be stored before its address is given back.",
+        ),
+    ] = 90.0,
+    vitistack_resync_seconds: Annotated[
+        float,
+        typer.Option(
+            envvar="BERTH_VITISTACK_RESYNC_SECONDS", help="How often vitistack compares everything."
+        ),
+    ] = 600.0,
+    metallb_namespace: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_METALLB_NAMESPACE", help="Empty: no MetalLB, only annotations are written."
+        ),
+    ] = "metallb-system",
+    metallb_labels: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_METALLB_LABELS", help="Selectors of MetalLB's controller Pods, separated by ';'."
+        ),
+    ] = ";".join(METALLB_LABELS),
+    when_api_is_down: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_WHEN_API_IS_DOWN",
+            help="refuse, or admit: Services then get their address later, from the controller.",
+        ),
+    ] = "refuse",
+    api_seconds: Annotated[
+        float, typer.Option(envvar="BERTH_API_SECONDS", help="Time limit of one call of the IPAM-API.")
+    ] = 3.0,
+    api_ca_file: Annotated[
+        Path | None, typer.Option(envvar="BERTH_API_CA_FILE", help="CA of the IPAM-API's certificate.")
+    ] = None,
+    api_token_file: Annotated[
+        Path | None, typer.Option(envvar="BERTH_API_TOKEN_FILE", help="Bearer token for the IPAM-API.")
+    ] = None,
+    webhook_deadline_seconds: Annotated[
+        float,
+        typer.Option(envvar="BERTH_WEBHOOK_DEADLINE_SECONDS", help="Within which every review is answered."),
+    ] = 5.0,
     reconciliation_interval_ms: Annotated[
         str,
         typer.Option(
@@ -123,7 +199,21 @@ def operator(
         metrics_listen=metrics_listen,
         log_level=log_level,
         api_url=api_url,
-        vip_classes=tuple(name.strip() for name in vip_classes.split(",")),
+        vip_classes=_listed(vip_classes),
+        vitistack_classes=_listed(vitistack_classes),
+        vitistack_namespace=vitistack_namespace,
+        vitistack_zone=vitistack_zone,
+        vitistack_excluded=_listed(vitistack_excluded),
+        vitistack_bare_addresses=vitistack_bare_addresses,
+        vitistack_pending_seconds=vitistack_pending_seconds,
+        vitistack_resync_seconds=vitistack_resync_seconds,
+        metallb_namespace=metallb_namespace,
+        metallb_labels=tuple(text.strip() for text in metallb_labels.split(";") if text.strip()),
+        when_api_is_down=_choice(when_api_is_down),
+        api_seconds=api_seconds,
+        api_ca_file=api_ca_file,
+        api_token_file=api_token_file,
+        webhook_deadline_seconds=webhook_deadline_seconds,
         vip_resync_seconds=interval_seconds(reconciliation_interval_ms),
     )
     run_until_stopped(operate(settings, _say))
@@ -139,6 +229,16 @@ def dialect_names(text: str) -> tuple[str, ...]:
         wrong = ", ".join(unknown) or "nothing"
         raise UserError(f"--dialects names {wrong}; choose from {', '.join(ALL_DIALECTS)}.")
     return names
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _choice(text: str) -> str:
+    if text not in ("refuse", "admit"):
+        raise UserError(f"--when-api-is-down must be refuse or admit, not {text!r}.")
+    return text
 
 
 def _say(listening: Listening) -> None:

@@ -29,6 +29,7 @@ class Watched:
     indexes: Mapping[str, IndexKeys] = field(default_factory=dict)
     optional: bool = False
     label_selector: str = ""
+    namespace: str = ""  # only there, whatever the operator's own is
 
     @property
     def key(self) -> str:
@@ -70,7 +71,7 @@ class Mirror:
 
     async def _follow(self, kept: Kept) -> None:
         kept.resource = await self._find(kept)
-        namespace = self._namespace if kept.resource.namespaced else ""
+        namespace = (kept.watched.namespace or self._namespace) if kept.resource.namespaced else ""
         await reflect(
             self._client,
             kept.resource,

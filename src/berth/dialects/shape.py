@@ -8,8 +8,9 @@ kinds, translate, ledger, reconcile, admit.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from berth.control.admission import Handler
 from berth.control.controller import Controller
@@ -25,21 +26,26 @@ from berth.settings import Settings
 class Kit:
     """What every dialect is handed: built once in run.py, passed in the open."""
 
-    client: Client
+    client: Client  # refuses to write unless we lead
     keep: Callable[[Watched], Kept]
     events: Recorder
     metrics: Metrics
     settings: Settings
+    free: Client  # for webhooks, which answer on every replica
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A dialect ready to run. `adopt` is called once, after every cache is filled, before any controller."""
+    """A dialect ready to run. `adopt` is called once, after every cache is filled, before any controller.
+
+    `around` is open as long as the operator runs, on every replica: what webhooks need beyond the cluster.
+    """
 
     controllers: tuple[Controller, ...]
     adopt: Callable[[], None]
     routes: Mapping[str, Handler] = field(default_factory=dict)
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
+    around: AbstractAsyncContextManager[object] | None = None
 
 
 class Dialect(Protocol):
@@ -49,3 +55,17 @@ class Dialect(Protocol):
     def webhooks(self) -> tuple[Webhook, ...]: ...
     def rules(self) -> tuple[dict[str, Any], ...]: ...
     def build(self, kit: Kit) -> Built: ...
+
+
+@runtime_checkable
+class NamesItsPlans(Protocol):
+    """A dialect whose webhook configurations have names of their own, or depend on settings."""
+
+    def plans(self, settings: Settings) -> Mapping[str, tuple[Webhook, ...]]: ...
+
+
+def plans_of(dialect: Dialect, settings: Settings) -> Mapping[str, tuple[Webhook, ...]]:
+    """Webhooks by the name of the configuration they are registered in."""
+    if isinstance(dialect, NamesItsPlans):
+        return dialect.plans(settings)
+    return {f"berth-{dialect.name}": dialect.webhooks()}
