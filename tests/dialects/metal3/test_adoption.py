@@ -55,7 +55,7 @@ async def moved(world: World) -> dict[str, Any]:
 
 
 async def test_after_a_move_every_claim_has_the_address_it_had(world: World) -> None:
-    """M-123, M-124, M-125: no object is made or changed; indexes and status are rebuilt; a newcomer fits in."""
+    """M-123, M-124, M-125: no object is made or changed; indexes and status rebuilt; a newcomer fits in."""
     await moved(world)
     await world.passed()
     before = await objects(world)

@@ -7,7 +7,6 @@ Texts are wire-level: clients match them, misspelling (`bonds`) included.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 from berth.control.admission import Handler
@@ -29,6 +28,7 @@ ANNOTATED = {
     "name": "asks-for-an-address",
     "expression": "has(object.metadata.annotations) && 'ipAddress' in object.metadata.annotations",
 }
+REQUIRED = ("namePrefix", "pool", "claim", "address")
 EVERYTHING_SAID = 20  # overlapping entries named in warnings at most
 
 
@@ -86,51 +86,75 @@ def _validating(rules: Rules) -> Handler:
 
 
 def defaulted(obj: Object) -> Object:
-    """A pool's strategy filled in, and zero values of optional fields left out, as the type's defaults do."""
-    spec = {key: value for key, value in (obj.get("spec") or {}).items() if not _is_zero(value)}
+    """A pool's strategy filled in, and zero values of optional fields left out, as the type's defaults do.
+
+    The object comes as it was sent: what is of the wrong shape is left for the schema to refuse.
+    """
+    given = obj.get("spec")
+    if not isinstance(given, dict):
+        return obj
+    spec = {key: value for key, value in given.items() if key in REQUIRED or not _is_zero(value)}
     if obj["kind"] == "IPPool":
         spec.setdefault("allocationStrategy", "sequential")
-        if "pools" in spec:
-            spec["pools"] = [{k: v for k, v in e.items() if not _is_zero(v)} for e in spec["pools"]]
-    required = ("namePrefix", "pool", "claim", "address")
-    spec |= {key: obj["spec"][key] for key in required if key in (obj.get("spec") or {})}
+        if isinstance(spec.get("pools"), list):
+            spec["pools"] = [_without_zeros(entry) for entry in spec["pools"]]
     return {**obj, "spec": spec}
+
+
+def _without_zeros(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    return {key: value for key, value in entry.items() if not _is_zero(value)}
 
 
 def warnings(obj: Object) -> list[str]:
     """Entries that overlap one another: legal, an address belongs to the first, but seldom meant."""
     if obj["kind"] != "IPPool":
         return []
-    ranges = [(i, entry_range(e)) for i, e in enumerate((obj.get("spec") or {}).get("pools") or ())]
-    known = sorted(
-        ((i, r) for i, r in ranges if r is not None), key=lambda pair: (pair[1].family, pair[1].first)
-    )
+    entries = enumerate((obj.get("spec") or {}).get("pools") or ())
+    ranges = [(i, found) for i, entry in entries if (found := _range(entry)) is not None]
+    known = sorted(ranges, key=lambda pair: (pair[1].family, pair[1].first))
     said: list[str] = []
-    for (i, one), (j, two) in pairwise(known):
-        if one.family is two.family and two.first <= one.last and len(said) < EVERYTHING_SAID:
+    widest: tuple[int, Range] | None = None  # of those before, the one that reaches farthest
+    for index, found in known:
+        if widest is not None and widest[1].family is found.family and found.first <= widest[1].last:
+            one, two = sorted((widest[0], index))
             said.append(
-                f"spec.pools[{i}] and spec.pools[{j}] overlap; an address belongs to the earlier entry"
+                f"spec.pools[{one}] and spec.pools[{two}] overlap; an address belongs to the earlier entry"
             )
-    return said
+        if widest is None or widest[1].family is not found.family or found.last > widest[1].last:
+            widest = (index, found)
+    return said[:EVERYTHING_SAID]
 
 
 # IPPool
 
 
 def pool_faults(pool: Object, old: Object | None) -> Iterator[Fault]:
+    """On update, what was wrong before is not held against it: a pool that upstream accepted, or one whose
+    address lies outside by now, can still be labelled, held and let go, and repaired step by step.
+    """
     spec = pool.get("spec") or {}
-    if old is not None:
-        yield from _pool_changes(spec, old.get("spec") or {})
+    if old is None:
+        yield from _spec_faults(spec, "is out of bonds of the pools given")
+        return
+    before = old.get("spec") or {}
+    if spec == before:
+        return
+    bounds = "is out of bounds of the pools given"
+    yield from _pool_changes(spec, before)
+    known = {fault.body for fault in _spec_faults(before, bounds)}
+    yield from (fault for fault in _spec_faults(spec, bounds) if fault.body not in known)
+    if before.get("pools") != spec.get("pools"):
+        yield from _in_use_outside(old, _ranges(spec))
+
+
+def _spec_faults(spec: Object, out_of_bounds: str) -> Iterator[Fault]:
     yield from _pool_fields(spec)
     ranges = _ranges(spec)
-    bounds_text = (
-        "is out of bonds of the pools given" if old is None else "is out of bounds of the pools given"
-    )
     for text in (spec.get("preAllocations") or {}).values():
         if not _in_bounds(text, ranges):
-            yield Fault("spec.preAllocations", text, bounds_text)
-    if old is not None and (old.get("spec") or {}).get("pools") != spec.get("pools"):
-        yield from _in_use_outside(old, ranges)
+            yield Fault("spec.preAllocations", text, out_of_bounds)
 
 
 def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
@@ -259,13 +283,14 @@ def _entry_families(entry: Object) -> set[Family]:
 
 
 def _ranges(spec: Object) -> list[Range]:
-    found = []
-    for entry in spec.get("pools") or ():
-        try:
-            found.append(entry_range(entry))
-        except InvalidText:
-            continue  # said where the entry itself is looked at
-    return [one for one in found if one is not None]
+    return [found for entry in spec.get("pools") or () if (found := _range(entry)) is not None]
+
+
+def _range(entry: Object) -> Range | None:
+    try:
+        return entry_range(entry)
+    except InvalidText:
+        return None  # said where the entry itself is looked at
 
 
 def _in_bounds(text: str, ranges: list[Range]) -> bool:
@@ -282,7 +307,8 @@ def claim_faults(claim: Object, old: Object | None) -> Iterator[Fault]:
     spec = claim.get("spec") or {}
     if old is None and not (spec.get("pool") or {}).get("name"):
         yield Fault("spec.pool.name", "", "cannot be empty")
-    yield from _wanted(claim)
+    if old is None or _annotation(claim) != _annotation(old):
+        yield from _wanted(claim)
     if old is not None:
         yield from _same_reference("pool", spec, old.get("spec") or {})
 
@@ -306,9 +332,13 @@ def address_faults(address: Object, old: Object | None) -> Iterator[Fault]:
 
 
 def _wanted(obj: Object) -> Iterator[Fault]:
-    text = (obj["metadata"].get("annotations") or {}).get("ipAddress") or ""
+    text = _annotation(obj)
     if text and not _is_address(text):
         yield Fault("metadata.annotations.ipAddress", text, NOT_AN_ADDRESS)
+
+
+def _annotation(obj: Object) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get("ipAddress") or "")
 
 
 def _same_reference(field: str, spec: Object, before: Object) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.flavour import made_for
 from berth.dialects.metal3.gate import Gate, is_paused
 from berth.dialects.metal3.ledger import InTheWay, Leases, StepBack, block_of
-from berth.dialects.metal3.translate import NOT_CREATED, address_from_name, refusal_message, wanted
+from berth.dialects.metal3.translate import NOT_CREATED, addresses_of_name, refusal_message, wanted
 from berth.dialects.pool import Desk
 from berth.errors import BadRequest, Conflict, Forbidden, Invalid, InvalidText, NotFound, Taken
 from berth.kube import meta, patch
@@ -126,8 +126,8 @@ class Book:
 
     def _lost(self, claim: Object, open_pool: OpenPool) -> Block | None:
         """The claim names an address whose object is gone: it gets the same one again, if it still can."""
-        block = address_from_name(open_pool.spec.name_prefix, self.flavour.bound_name(claim))
-        return block if block is not None and open_pool.desk.space.is_free(block) else None
+        named = addresses_of_name(open_pool.spec.name_prefix, self.flavour.bound_name(claim))
+        return next((block for block in named if open_pool.desk.space.is_free(block)), None)
 
     def _deleting_pool(self, claim: Object, key: str) -> Stance:
         if self.flavour.bound_name(claim):

@@ -55,13 +55,14 @@ class PoolSpec:
     pool: Pool
     entries: tuple[Entry, ...]
     name_prefix: str
+    netconfig: Netconfig = Netconfig(None, None, ())  # of the pool as a whole
 
     def netconfig_of(self, block: Block) -> Netconfig:
         """The first entry that contains the address decides, also for requested and pre-allocated ones."""
         for entry in self.entries:
             if entry.range is not None and contains(entry.range, block):
                 return entry.netconfig
-        return self.entries[-1].netconfig if self.entries else Netconfig(None, None, ())
+        return self.netconfig
 
     def address_name(self, block: Block) -> str:
         return address_name(self.name_prefix, block.address)
@@ -78,7 +79,7 @@ def read_pool(obj: Object) -> PoolSpec:
         reservations={name: parse_block(text) for name, text in (spec.get("preAllocations") or {}).items()},
         strategy=Strategy.RANDOM if spec.get("allocationStrategy") == "random" else Strategy.FIRST,
     )
-    return PoolSpec(pool, entries, spec.get("namePrefix", ""))
+    return PoolSpec(pool, entries, spec.get("namePrefix", ""), _netconfig(spec, {}))
 
 
 def entry_range(entry: Mapping[str, Any]) -> Range | None:
@@ -92,6 +93,8 @@ def entry_range(entry: Mapping[str, Any]) -> Range | None:
         return None
     block = parse_block(subnet) if subnet else None
     first = parse_address(start) if start else _after(parse_address(subnet.partition("/")[0]))
+    if first is None:
+        return None
     bounds = [parse_address(end)] if end else []
     if any(bound.family is not first.family for bound in bounds):
         return None
@@ -113,17 +116,19 @@ def address_name(name_prefix: str, address: str) -> str:
     return f"{name_prefix}-{address.replace('.', '-').replace(':', '-')}".rstrip("-")
 
 
-def address_from_name(name_prefix: str, name: str) -> Block | None:
-    """The address an object was named after; None if the name was not made by `address_name`."""
-    digits = name.removeprefix(f"{name_prefix}-")
-    for text in (digits.replace("-", "."), digits.replace("-", ":"), digits.replace("-", ":") + "::"):
+def addresses_of_name(name_prefix: str, name: str) -> list[Block]:
+    """The addresses whose object has this name: none, one, or, as 10.0.0.1 and 10:0:0:1::, one per family."""
+    groups = name.removeprefix(f"{name_prefix}-")
+    colons = groups.replace("-", ":")
+    found = []
+    for text in (groups.replace("-", "."), colons, f"{colons}::", "::"):
         try:
             block = parse_block(text)
         except InvalidText:
             continue
         if address_name(name_prefix, block.address) == name:
-            return block
-    return None
+            found.append(block)
+    return found
 
 
 def refusal_message(refusal: Refusal) -> str:
@@ -142,15 +147,19 @@ def wanted(text: str) -> Block | None:
     return Block(address.family, address.value, address.family.width)
 
 
-def _after(address: Address) -> Address:
-    return Address(address.family, address.value + 1)
+def _after(address: Address) -> Address | None:
+    """The next address; None behind the last one there is."""
+    last = address.value == (1 << address.family.width) - 1
+    return None if last else Address(address.family, address.value + 1)
 
 
 def _entry(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> Entry:
-    dns = entry.get("dnsServers") or spec.get("dnsServers") or ()
-    netconfig = Netconfig(
+    return Entry(entry_range(entry), _netconfig(spec, entry))
+
+
+def _netconfig(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> Netconfig:
+    return Netconfig(
         prefix=entry.get("prefix") or spec.get("prefix") or None,
         gateway=entry.get("gateway") or spec.get("gateway") or None,
-        dns_servers=tuple(dns),
+        dns_servers=tuple(entry.get("dnsServers") or spec.get("dnsServers") or ()),
     )
-    return Entry(entry_range(entry), netconfig)
