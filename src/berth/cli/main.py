@@ -9,6 +9,7 @@ import typer
 from berth import __version__
 from berth.cli import bench, devcluster, ledger
 from berth.cli.api import api
+from berth.cli.look import adopt, explain, leases, pools
 from berth.cli.manifests import manifests
 from berth.cli.operator import operator
 from berth.cli.up import up
@@ -35,6 +36,8 @@ app.command()(up)
 app.command()(operator)
 app.command()(api)
 app.command()(manifests)
+for look in (pools, leases, explain, adopt):
+    app.command()(look)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(devcluster.app, name="devcluster")
 app.add_typer(bench.app, name="bench")

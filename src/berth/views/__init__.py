@@ -1,0 +1,63 @@
+"""Read-only looks at a live cluster, all dialects alike: pools, leases, adoption, explanations.
+
+Each dialect's file answers three questions from plain lists; nothing here writes or watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from berth.errors import NotFound
+from berth.kube.client import Client
+from berth.kube.resource import Resource
+
+Object = dict[str, Any]
+
+
+class PoolRow(NamedTuple):
+    dialect: str
+    name: str
+    total: int
+    used: int
+    free: int
+    state: str  # empty: fine
+
+
+class LeaseRow(NamedTuple):
+    dialect: str
+    address: str
+    holder: str
+    pool: str
+
+
+class Finding(NamedTuple):
+    """One object of an existing installation: taken over as it is, or not, and why."""
+
+    dialect: str
+    what: str
+    problem: str  # empty: taken over
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    dialect: str
+    pools: Callable[[Client], Awaitable[list[PoolRow]]]
+    leases: Callable[[Client], Awaitable[list[LeaseRow]]]
+    findings: Callable[[Client], Awaitable[list[Finding]]]
+
+
+async def objects(client: Client, *versions: Resource) -> list[Object]:
+    """Everything of a kind, in the first version that is served; nothing where its CRD is missing."""
+    for resource in versions:
+        try:
+            return (await client.list(resource)).items
+        except NotFound:
+            continue
+    return []
+
+
+def name_of(obj: Object) -> str:
+    meta = obj["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])

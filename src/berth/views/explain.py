@@ -1,0 +1,86 @@
+"""`berth explain KIND/NAME`: why a claim waits, or got what it got, in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from berth.errors import NotFound, UserError
+from berth.kube.client import Client
+from berth.kube.resource import Resource
+from berth.views import Object, PoolRow
+from berth.views.every import EVERY
+
+EVENTS = Resource("", "v1", "Event", "events")
+KINDS = {
+    "ipclaim": ("metal3", Resource("ipam.metal3.io", "v1alpha1", "IPClaim", "ipclaims")),
+    "ipaddressclaim": (
+        "metal3",
+        Resource("ipam.cluster.x-k8s.io", "v1beta2", "IPAddressClaim", "ipaddressclaims"),
+    ),
+    "ipamrequest": ("kubipam", Resource("ipam.mandelsoft.org", "v1alpha1", "IPAMRequest", "ipamrequests")),
+    "service": ("vip", Resource("", "v1", "Service", "services")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    what: str
+    answer: str
+    pools: list[PoolRow]
+    events: list[str]
+
+
+async def explain(client: Client, what: str, namespace: str) -> Explanation:
+    kind, _, name = what.partition("/")
+    if kind.lower() not in KINDS or not name:
+        raise UserError(f"write KIND/NAME with a kind out of {', '.join(KINDS)}, not {what!r}.")
+    dialect, resource = KINDS[kind.lower()]
+    try:
+        obj = await client.get(resource, name, namespace)
+    except NotFound:
+        raise UserError(f"there is no {resource.kind} {namespace}/{name}.") from None
+    wanted = _pool_names(obj)
+    pools = [row for views in EVERY if views.dialect == dialect for row in await views.pools(client)]
+    chosen = [row for row in pools if not wanted or row.name in wanted]
+    return Explanation(
+        f"{resource.kind} {namespace}/{name}", _answer(obj), chosen, await _events(client, obj)
+    )
+
+
+def _pool_names(obj: Object) -> set[str]:
+    """The pools it names; empty: any."""
+    spec, namespace = obj.get("spec") or {}, obj["metadata"]["namespace"]
+    reference = spec.get("pool") or spec.get("poolRef") or spec.get("ipam") or {}
+    name = reference.get("name")
+    return {f"{reference.get('namespace') or namespace}/{name}"} if name else set()
+
+
+def _answer(obj: Object) -> str:
+    status = obj.get("status") or {}
+    if given := _given(status):
+        return f"has {given}"
+    if status.get("errorMessage"):
+        return f"waits: {status['errorMessage']}"
+    if status.get("state"):
+        return f"waits: {status['state']}, {status.get('message', '')}".rstrip(", ")
+    for condition in status.get("conditions") or []:
+        if condition.get("status") == "False" or condition.get("type") == "berth.dev/AddressAllocated":
+            return f"waits: {condition.get('reason')}, {condition.get('message', '')}".rstrip(", ")
+    return "has no answer yet; is the operator running with its dialect?"
+
+
+def _given(status: Object) -> str:
+    ingress = (status.get("loadBalancer") or {}).get("ingress") or []
+    return (
+        (status.get("address") or {}).get("name", "")
+        or (status.get("addressRef") or {}).get("name", "")
+        or (status.get("cidr", "") if status.get("state") == "Ready" else "")
+        or ", ".join(entry.get("ip", "") for entry in ingress)
+    )
+
+
+async def _events(client: Client, obj: Object) -> list[str]:
+    meta = obj["metadata"]
+    listing = await client.list(EVENTS, meta["namespace"], field_selector=f"involvedObject.uid={meta['uid']}")
+    told = sorted(listing.items, key=lambda event: event.get("lastTimestamp") or "")
+    return [f"{e.get('lastTimestamp')} {e.get('type')} {e.get('reason')}: {e.get('message')}" for e in told]

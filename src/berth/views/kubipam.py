@@ -1,0 +1,75 @@
+"""IPAMRanges and what was granted from them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from berth.dialects.kubipam import kinds
+from berth.dialects.kubipam.translate import block_of, range_of, read_range
+from berth.errors import InvalidText
+from berth.kube.client import Client
+from berth.leasing.space import Space
+from berth.net import Block
+from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
+
+
+async def _granted(client: Client) -> list[tuple[Object, Block]]:
+    requests = await objects(client, kinds.REQUEST)
+    return [(request, block) for request in requests if (block := block_of(request)) is not None]
+
+
+async def pools(client: Client) -> list[PoolRow]:
+    taken: dict[str, list[tuple[Object, Block]]] = defaultdict(list)
+    for request, block in await _granted(client):
+        taken[range_of(request)].append((request, block))
+    return [_pool_row(found, taken[name_of(found)]) for found in await objects(client, kinds.RANGE)]
+
+
+def _pool_row(found: Object, granted: list[tuple[Object, Block]]) -> PoolRow:
+    try:
+        space = Space(read_range(found).pool)
+    except InvalidText as error:
+        return PoolRow("kubipam", name_of(found), 0, len(granted), 0, str(error))
+    for request, block in granted:
+        space.adopt(block, name_of(request))
+    usage = space.usage()
+    return PoolRow("kubipam", name_of(found), usage.total, usage.used, usage.free, "")
+
+
+async def leases(client: Client) -> list[LeaseRow]:
+    return [
+        LeaseRow("kubipam", str(block), f"IPAMRequest {name_of(request)}", range_of(request))
+        for request, block in await _granted(client)
+    ]
+
+
+async def findings(client: Client) -> list[Finding]:
+    ranges = {name_of(found): found for found in await objects(client, kinds.RANGE)}
+    spaces: dict[str, Space] = {}
+    found: list[Finding] = []
+    for name, obj in ranges.items():
+        try:
+            spaces[name] = Space(read_range(obj).pool)
+            found.append(Finding("kubipam", f"IPAMRange {name}", ""))
+        except InvalidText as error:
+            found.append(Finding("kubipam", f"IPAMRange {name}", str(error)))
+    for request, block in await _granted(client):
+        found.append(_request_finding(request, block, spaces))
+    return found
+
+
+def _request_finding(request: Object, block: Block, spaces: dict[str, Space]) -> Finding:
+    what = f"IPAMRequest {name_of(request)} ({block})"
+    space = spaces.get(range_of(request))
+    if space is None:
+        return Finding(
+            "kubipam", what, f"its range {range_of(request)} is missing or invalid; it keeps its CIDR"
+        )
+    other = space.holder_of(block)
+    if other is not None:
+        return Finding("kubipam", what, f"overlaps what {other} holds: delete one of them")
+    space.adopt(block, name_of(request))
+    return Finding("kubipam", what, "")
+
+
+VIEWS = Views("kubipam", pools, leases, findings)
