@@ -43,13 +43,21 @@ class AuditSettings:
     clock: Callable[[], float] = time.monotonic
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """What was seen as nobody's, of which range, since when."""
+class Sightings:
+    """What has been nobody's, and since when."""
 
-    uid: str
-    ranges: RangeSet
-    at: float
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, RangeSet]] = []
+
+    def add(self, nobodys: RangeSet, now: float) -> None:
+        """What was seen before and still is keeps its time; the rest is new."""
+        still = [(at, _both(ranges, nobodys)) for at, ranges in self._seen]
+        for _, ranges in still:
+            nobodys = nobodys.minus(ranges)
+        self._seen = [(at, ranges) for at, ranges in (*still, (now, nobodys)) if ranges]
+
+    def older_than(self, limit: float) -> RangeSet:
+        return RangeSet(item for at, ranges in self._seen if at <= limit for item in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +81,12 @@ def compare(page: Page, key: str, requests: Iterable[Object]) -> Findings:
 
 
 class Audit:
-    def __init__(self, sources: Sources, ranges: Ranges, events: Recorder, settings: AuditSettings) -> None:
+    def __init__(self, sources: Sources, ranges: Ranges, warnings: Recorder, settings: AuditSettings) -> None:
         self._sources = sources
         self._ranges = ranges
-        self._events = events
+        self._warnings = warnings
         self._settings = settings
-        self._sightings: dict[str, Sighting] = {}
+        self._sightings: dict[str, Sightings] = {}  # by the range's UID
         self._braked: dict[str, RangeSet] = {}
 
     async def run(self) -> None:
@@ -103,7 +111,7 @@ class Audit:
     async def _look_at(self, opened: OpenRange) -> None:
         page, version = opened.ledger.page, opened.ledger.version
         if page is None or not self._is_suspicious(opened, page):
-            self._sightings.pop(opened.key, None)
+            self._sightings.pop(opened.uid, None)
             return
         # Always of all namespaces: what an operator of one namespace cannot see is not nobody's.
         found = compare(page, opened.key, (await self._sources.client.list(kinds.REQUEST)).items)
@@ -113,7 +121,6 @@ class Audit:
         if ripe or found.missing or found.stale:
             await opened.ledger.change(lambda draft: _mend(draft, found, ripe), version)
         if ripe:
-            self._sightings.pop(opened.key, None)
             _log.warning("gave back what was nobody's", range=opened.key, ranges=", ".join(map(str, ripe)))
             self._tell(opened, "Normal", "release", ", ".join(f"{item} released" for item in ripe))
             opened.recount()
@@ -132,13 +139,9 @@ class Audit:
 
     def _ripe(self, opened: OpenRange, nobodys: RangeSet) -> RangeSet:
         """What was already seen long enough ago, and still is."""
-        now, last = self._settings.clock(), self._sightings.get(opened.key)
-        again = RangeSet() if last is None or last.uid != opened.uid else _both(last.ranges, nobodys)
-        if not again or last is None:
-            self._sightings[opened.key] = Sighting(opened.uid, nobodys, now)
-            return RangeSet()
-        self._sightings[opened.key] = Sighting(opened.uid, again, last.at)
-        return again if now - last.at >= self._settings.grace_seconds else RangeSet()
+        now, sightings = self._settings.clock(), self._sightings.setdefault(opened.uid, Sightings())
+        sightings.add(nobodys, now)
+        return sightings.older_than(now - self._settings.grace_seconds)
 
     def _is_too_much(self, opened: OpenRange, ripe: RangeSet) -> bool:
         """The brake: so much at once is rather our mistake, or a restored backup, than litter."""
@@ -156,7 +159,7 @@ class Audit:
     def _tell(self, opened: OpenRange, type: Type, reason: str, message: str) -> None:
         obj = self._ranges.object(opened.key)
         if obj is not None:
-            self._events.event(obj, type, reason, message)
+            self._warnings.event(obj, type, reason, message)
 
 
 def _mend(draft: Draft, found: Findings, ripe: RangeSet) -> None:

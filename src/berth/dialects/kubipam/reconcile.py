@@ -42,14 +42,16 @@ class _Wiring:
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
         self._range_cache = kit.keep(Watched((kinds.RANGE,))).cache
         self._request_cache = kit.keep(Watched((kinds.REQUEST,), INDEXES)).cache
+        # Every grant is told, and an object gets only so many Events: warnings must not wait behind those.
         self._events = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
+        self._warnings = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._states: Counter[str] = Counter()
         sources = Sources(
             kit.client, self._range_cache, Requests(self._request_cache), kit.settings.namespace
         )
         self._ranges = Ranges(sources, kit.metrics, self._wake)
         self._book = Book(kit.client, self._request_cache, self._ranges, self._events)
-        self._audit = Audit(sources, self._ranges, self._events, settings)
+        self._audit = Audit(sources, self._ranges, self._warnings, settings)
         self._build_controllers(sources)
         self._range_cache.listen(self._range_changed)
         self._request_cache.listen(self._request_changed)
@@ -68,7 +70,7 @@ class _Wiring:
         return Built(
             controllers=(self._range_controller, self._request_controller),
             adopt=self._adopt,
-            tasks=(self._events.run, self._audit.run),
+            tasks=(self._events.run, self._warnings.run, self._audit.run),
         )
 
     def _adopt(self) -> None:
@@ -129,7 +131,7 @@ class _Wiring:
         before = ((old or {}).get("status") or {}).get("message")
         obj = self._ranges.object(range_of(new))
         if obj is not None and status.get("message") != before:
-            self._events.event(obj, "Warning", "allocation", str(status.get("message")))
+            self._warnings.event(obj, "Warning", "allocation", str(status.get("message")))
 
     def _count(self, old: Object | None, new: Object | None) -> None:
         for request, step in ((old, -1), (new, 1)):
