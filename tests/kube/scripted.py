@@ -154,6 +154,7 @@ def chunk(data: bytes) -> bytes:
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 END_OF_STREAM = b"0\r\n\r\n"
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 # Objects

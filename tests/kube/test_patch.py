@@ -38,10 +38,6 @@ def without_nulls(value: Any) -> Any:
     return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
 
 
-def exact(value: Any) -> str:
-    return repr(sorted(value.items())) if isinstance(value, dict) else repr(value)
-
-
 @given(DICTS, DICTS)
 def test_the_patch_applied_to_before_gives_after(before: dict[str, Any], after: dict[str, Any]) -> None:
     result = merged(without_nulls(before), patch.diff(before, after) or {})

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from berth.errors import Unreachable
 from berth.kube.auth import Access, Credentials
-from berth.kube.connection import Place, Pool
+from berth.kube.pool import Place, Pool
 from berth.kube.wire import Malformed
 
 JSON = "application/json"
