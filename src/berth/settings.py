@@ -47,6 +47,8 @@ class Settings:
 
     at_once: int = 64  # claims worked on at a time
     api_url: str = ""  # the IPAM-API, for vitistack
+    metal3_sweep_seconds: float = 60.0  # how often address objects without a claim are looked for
+    metal3_orphan_seconds: float = 600.0  # how long one must have been without before it is collected
     vip_classes: tuple[str, ...] = ("",)  # loadBalancerClass values served; "" is a Service without one
     vip_resync_seconds: float = 60.0  # how often everything is looked at once more
     vitistack_classes: tuple[str, ...] = ("",)

@@ -82,7 +82,10 @@ class Book:
         """Paused: by the pool, by the pool's cluster, or by the cluster the claim itself names."""
         if self._gate.cluster(claim["metadata"]["namespace"], self.flavour.cluster_name(claim)).paused:
             return True
-        return pool is not None and (is_paused(pool) or self._gate.linkage(pool).paused)
+        return pool is not None and self._is_pool_held(pool)
+
+    def _is_pool_held(self, pool: Object) -> bool:
+        return is_paused(pool) or self._gate.linkage(pool).paused
 
     def _going(self, claim: Object) -> Stance:
         # Another controller's finalizer says that the address is still in use.
@@ -227,27 +230,34 @@ class Book:
         """
         for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
             maker = made_for(self.flavour, record)
-            if (
-                maker is not None
-                and not self._is_record_paused(record)
-                and not await self._lives(record, maker)
-            ):
+            if maker and not self.seems_used(record, maker) and not await self.lives(record, maker):
                 _log.info("the claim is gone, its address goes too", address=record["metadata"]["name"])
                 await self.leases.discard(record)
 
-    async def _lives(self, record: Object, uid: str) -> bool:
-        """A live read: is the claim there for which the object was made, or one that uses it since?"""
+    def seems_used(self, record: Object, maker: str) -> bool:
+        """From memory: by the claim it was made for or one that names it; or it is not for us to say."""
+        key = self.flavour.pool_of_address(record)
+        if key is None:
+            return True
+        pool = self._pool_objects.get(*key.split("/", 1))
+        if pool is not None and (not self._gate.is_watched(pool) or self._is_pool_held(pool)):
+            return True
+        claim = self.cache.get(record["metadata"]["namespace"], self.flavour.claim_of_address(record))
+        return claim is not None and self._uses(claim, record, maker)
+
+    async def lives(self, record: Object, maker: str) -> bool:
+        """The same by a live read of the claim."""
         name, namespace = self.flavour.claim_of_address(record), record["metadata"]["namespace"]
         try:
             claim = await self._client.get(self.resource, name, namespace)
         except NotFound:
             return False
-        return meta.uid(claim) == uid or self.flavour.bound_name(claim) == record["metadata"]["name"]
+        return self._uses(claim, record, maker)
 
-    def _is_record_paused(self, record: Object) -> bool:
-        key = self.flavour.pool_of_address(record)
-        pool = self._pool_objects.get(*key.split("/", 1)) if key else None
-        return pool is not None and (is_paused(pool) or self._gate.linkage(pool).paused)
+    def _uses(self, claim: Object, record: Object, maker: str) -> bool:
+        if not maker:
+            return self.leases.is_for(record, claim)
+        return meta.uid(claim) == maker or self.flavour.bound_name(claim) == record["metadata"]["name"]
 
     async def _withdraw_unseen(self, claim: Object) -> None:
         """Blocks taken in memory whose create was never answered: look before letting go."""

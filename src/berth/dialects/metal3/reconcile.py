@@ -18,6 +18,7 @@ from berth.dialects.metal3.book import Book
 from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import Flavour, holder
 from berth.dialects.metal3.gate import Gate, is_cluster_paused, is_paused
+from berth.dialects.metal3.janitor import Janitor, Pace
 from berth.dialects.metal3.ledger import Leases, Twins
 from berth.dialects.metal3.life import Life
 from berth.dialects.metal3.native import Native
@@ -56,10 +57,14 @@ class _Wiring:
         self._listen()
 
     def built(self) -> Built:
+        settings = self._kit.settings
+        pace = Pace(settings.metal3_sweep_seconds, settings.metal3_orphan_seconds)
+        janitor = Janitor((self._native, self._capi), self._pools, self._kit.events, pace)
         return Built(
             controllers=(self._pool_controller, *self._claim_controllers.values()),
             adopt=self._adopt,
             routes=admit.routes(),
+            tasks=(janitor.run, janitor.watch_obstacles),
         )
 
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:
