@@ -62,6 +62,7 @@ manifests: setup ## write deploy/ anew
 	for part in crds rbac webhooks operator api all; do $(BIN)/berth manifests $$part > deploy/$$part.yaml; done
 	$(BIN)/berth manifests bundle --dialects vip --namespace vip-allocator-operator --no-make-namespace \
 	  > deploy/bundle.yaml
+	$(BIN)/berth manifests chart-files --into deploy/charts/berth-operator
 
 clean: ## remove what the targets above made here (not the cache of the control plane)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import orjson
 import structlog
@@ -60,9 +60,7 @@ def configure(level: str = "info", stream: TextIO | None = None, *, json: bool =
             structlog.processors.format_exc_info,
             _json_line if json else _tabbed,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            cast("int", logging.getLevelNamesMapping()[level.upper()])
-        ),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(file=stream or sys.stderr),
         cache_logger_on_first_use=False,
     )

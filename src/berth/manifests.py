@@ -42,8 +42,15 @@ class Options:
         return {"name": name, "namespace": self.namespace, "labels": self.labels(component)}
 
 
+class _Plain(yaml.SafeDumper):
+    """Without anchors: what is the same object in Python is written out each time."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def render(objects: Iterable[Object]) -> str:
-    return yaml.safe_dump_all(list(objects), sort_keys=False, allow_unicode=True, width=110)
+    return str(yaml.dump_all(list(objects), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=110))
 
 
 def crds(options: Options) -> list[Object]:
@@ -86,10 +93,14 @@ def rbac(options: Options) -> list[Object]:
 
 
 def _cluster_rules(options: Options) -> list[Object]:
+    return [*(rule for dialect in options.chosen() for rule in dialect.rules()), *_every_rules(options)]
+
+
+def _every_rules(options: Options) -> list[Object]:
+    """Whatever the dialects: Events, and the registration of webhooks."""
     kinds = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
     registered = sorted({plan.name for plan in _plans(options)})
     return [
-        *(rule for dialect in options.chosen() for rule in dialect.rules()),
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         {"apiGroups": ["admissionregistration.k8s.io"], "resources": kinds, "verbs": ["create"]},
         {
@@ -248,6 +259,19 @@ def bundle(options: Options) -> list[Object]:
 
 def everything(options: Options) -> list[Object]:
     return [*bundle(options), *_without_namespace(api(options))]
+
+
+def chart_files(options: Options) -> dict[str, str]:
+    """The generated files of the operator's Helm chart: CRDs, and the rules each dialect needs."""
+    files = {f"crds/{d.name}.yaml": render(d.crds()) for d in options.chosen() if d.crds()}
+    files |= {f"files/rules/{d.name}.yaml": _listed(d.rules()) for d in options.chosen()}
+    files["files/rules/every.yaml"] = _listed(_every_rules(options))
+    files["files/rules/own.yaml"] = _listed(_own_rules())
+    return files
+
+
+def _listed(rules: Iterable[Object]) -> str:
+    return str(yaml.dump(list(rules), Dumper=_Plain, sort_keys=False, width=110))
 
 
 def _without_namespace(objects: list[Object]) -> list[Object]:

@@ -86,6 +86,24 @@ def test_revisions_that_went_back_mean_the_list_alone_counts(cache: Cache) -> No
     assert seen["colour"] == "old"
 
 
+def test_a_list_is_the_truth_even_where_an_object_in_it_is_older(cache: Cache) -> None:
+    """A store that was restored from a backup and has overtaken the old revision since."""
+    cache.replace([thing("a", 40, colour="never was")], "50")
+    cache.replace([thing("a", 10, colour="old")], "60")
+    seen = cache.get("ns", "a")
+    assert seen is not None
+    assert seen["colour"] == "old"
+
+
+def test_what_we_buried_comes_back_only_if_a_later_list_has_it(cache: Cache) -> None:
+    cache.observe(thing("a", 8))
+    cache.bury(thing("a", 8))
+    cache.replace([thing("a", 7)], "7")
+    assert cache.get("ns", "a") is None
+    cache.replace([thing("a", 7)], "9")
+    assert cache.get("ns", "a") is not None
+
+
 def test_a_watch_event_raises_the_mark_below_which_a_list_is_a_step_back(cache: Cache) -> None:
     cache.replace([], "5")
     cache.apply("ADDED", thing("a", 30))

@@ -57,7 +57,7 @@ async def running(
 
     An operator that ends by itself is the test's failure, told when the block is left.
     """
-    chosen = Settings(kubeconfig=cluster.kubeconfig, **settings)
+    chosen = Settings(**{"kubeconfig": cluster.kubeconfig, **settings})
     async with admin(cluster) as client:
         await install(client, crds_of(*chosen.dialects) if crds is None else crds)
         ports: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()

@@ -72,7 +72,7 @@ class Cache:
     def _catch_up(self, items: list[Object], as_of: int) -> None:
         listed = {key_of(obj) for obj in items}
         for obj in items:
-            self._see(obj)
+            self._see_listed(obj, as_of)
         for key in [k for k, o in self._objects.items() if k not in listed and revision_of(o) <= as_of]:
             self._drop(key)
         self._buried = {key: revision for key, revision in self._buried.items() if revision > as_of}
@@ -108,6 +108,14 @@ class Cache:
         if held is None or held["metadata"].get("uid") == obj["metadata"].get("uid"):
             self._buried[key] = max(revision_of(obj), revision_of(held) if held else 0)
             self._drop(key)
+
+    def _see_listed(self, obj: Object, as_of: int) -> None:
+        """A list is the whole truth as of its revision; only what we wrote later stands against it."""
+        key = key_of(obj)
+        held = self._objects.get(key)
+        known = max(revision_of(held) if held is not None else -1, self._buried.get(key, -1))
+        if known <= as_of and (held is None or revision_of(held) != revision_of(obj)):
+            self._set(key, obj)
 
     def _see(self, obj: Object) -> None:
         key = key_of(obj)
