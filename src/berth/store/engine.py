@@ -50,6 +50,14 @@ class Transaction(Protocol):
 
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
 
+    async def migrate_alone(self) -> None:
+        """Be the only one who changes the schema until the end of the transaction."""
+        ...
+
+    async def script(self, text: str) -> None:
+        """Several statements without arguments."""
+        ...
+
 
 class Engine(Protocol):
     """A database. `slow` transactions may take long and must not hold up the event loop."""
@@ -62,10 +70,6 @@ class Engine(Protocol):
 
     def snapshot(self) -> AbstractAsyncContextManager[Transaction]:
         """One consistent view, read only, beside all writers."""
-        ...
-
-    async def script(self, text: str, *args: Any) -> None:
-        """Several statements of a migration in one transaction of their own, with a row for the version."""
         ...
 
     async def close(self) -> None: ...

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from berth import log
-from berth.store.engine import Engine
+from berth.store.engine import Engine, Transaction
 
 VERSIONS = """CREATE TABLE IF NOT EXISTS schema_versions (
   version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"""
@@ -36,20 +36,30 @@ def migrations(engine_name: str) -> list[Migration]:
 
 
 async def migrate(engine: Engine) -> int:
-    """Apply what is missing; returns the version reached. Running it twice, or twice at once, does no
-    harm.
-    """
+    """Apply what is missing; returns the version reached. Twice, or twice at once, does no harm."""
     async with engine.transaction(slow=True) as tx:
-        await tx.rows(VERSIONS)
-    async with engine.transaction(slow=True) as tx:
-        applied = {row[0] for row in await tx.rows("SELECT version FROM schema_versions")}
-        now = await tx.now()
-    known = migrations(engine.name)
-    for migration in known:
-        if migration.version not in applied:
-            await engine.script(migration.text, migration.version, migration.name, now)
-            log.get("berth.store").info("schema migrated", version=migration.version, name=migration.name)
-    newest: int = max([migration.version for migration in known] + list(applied))
-    if newest > known[-1].version:
+        await tx.migrate_alone()
+        await tx.script(VERSIONS)
+    for migration in migrations(engine.name):
+        async with engine.transaction(slow=True) as tx:
+            await tx.migrate_alone()
+            await _apply(tx, migration)
+    return await _reached(engine)
+
+
+async def _apply(tx: Transaction, migration: Migration) -> None:
+    if await tx.rows("SELECT 1 FROM schema_versions WHERE version = $1", migration.version):
+        return
+    await tx.script(migration.text)
+    now = await tx.now()
+    insert = "INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)"
+    await tx.rows(insert, migration.version, migration.name, now)
+    log.get("berth.store").info("schema migrated", version=migration.version, name=migration.name)
+
+
+async def _reached(engine: Engine) -> int:
+    async with engine.snapshot() as tx:
+        newest = int((await tx.rows("SELECT max(version) FROM schema_versions"))[0][0])
+    if newest > migrations(engine.name)[-1].version:
         log.get("berth.store").warning("schema is newer than this program", version=newest)
     return newest

@@ -65,6 +65,13 @@ class PostgresTransaction:
         with translated_errors():
             await self._connection.executemany(sql, rows)
 
+    async def migrate_alone(self) -> None:
+        await self.rows("SELECT pg_advisory_xact_lock(7203861)")
+
+    async def script(self, text: str) -> None:
+        with translated_errors():
+            await self._connection.execute(text)
+
 
 class Postgres:
     """A pool of connections; it is filled when first used, so an API may start before its database."""
@@ -121,18 +128,6 @@ class Postgres:
             yield connection
         finally:
             await self._pool.release(connection)
-
-    async def script(self, text: str, *args: Any) -> None:
-        async with self.transaction() as tx:
-            # One replica migrates, the others wait and then find the work done.
-            await tx.rows("SELECT pg_advisory_xact_lock(7203861)")
-            if await tx.rows("SELECT 1 FROM schema_versions WHERE version = $1", args[0]):
-                return
-            with translated_errors():
-                await tx._connection.execute(text)
-            await tx.rows(
-                "INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)", *args
-            )
 
     async def close(self) -> None:
         """Give connections a moment to end well, then end them."""

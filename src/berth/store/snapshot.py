@@ -11,6 +11,7 @@ import gzip
 import os
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -164,7 +165,16 @@ def event_of(line: Json) -> Event:
     )
 
 
-def opened(path: Path, mode: str, *, gzipped: bool) -> BinaryIO:
+@contextmanager
+def opened(path: Path, mode: str, *, gzipped: bool) -> Iterator[BinaryIO]:
+    """The plain or packed file; what was written is on disk when it closes."""
     flags = os.O_RDONLY if mode == "rb" else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    raw = os.fdopen(os.open(path, flags, 0o600), mode)
-    return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode=mode)) if gzipped else cast("BinaryIO", raw)
+    with os.fdopen(os.open(path, flags, 0o600), mode) as raw:
+        if gzipped:
+            with gzip.GzipFile(fileobj=raw, mode=mode) as packed:
+                yield cast("BinaryIO", packed)
+        else:
+            yield cast("BinaryIO", raw)
+        if mode == "wb":
+            raw.flush()
+            os.fsync(raw.fileno())

@@ -76,6 +76,13 @@ class SqliteTransaction:
         with translated_errors():
             await self._call(self._connection.executemany, translated(sql), rows)
 
+    async def migrate_alone(self) -> None:
+        """There is only one writer anyway."""
+
+    async def script(self, text: str) -> None:
+        for statement in statements(text):
+            await self.rows(statement)
+
     def _fetch(self, sql: str, args: list[Any]) -> list[Row]:
         return self._connection.execute(sql, args).fetchall()
 
@@ -144,16 +151,6 @@ class Sqlite:
             yield SqliteTransaction(reader, self.clock, asyncio.to_thread)
         finally:
             await asyncio.to_thread(reader.close)
-
-    async def script(self, text: str, *args: Any) -> None:
-        async with self.transaction(slow=True) as tx:
-            if await tx.rows("SELECT 1 FROM schema_versions WHERE version = $1", args[0]):
-                return  # another process was quicker
-            for statement in statements(text):
-                await tx.rows(statement)
-            await tx.rows(
-                "INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)", *args
-            )
 
     async def close(self) -> None:
         async with self._turn:

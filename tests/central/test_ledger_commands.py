@@ -1,0 +1,250 @@
+"""V-210 to V-219: `berth ledger`, run as a process beside a running API, on both stores."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, World, running
+from typer.testing import CliRunner, Result
+
+from berth.cli.ledger import app
+
+Start = Callable[..., AbstractAsyncContextManager[World]]
+Run = Callable[..., "Outcome"]
+A = "83.118.168.10/32"
+V6 = "2a05:1234::ab"
+
+
+class Outcome:
+    def __init__(self, done: Result) -> None:
+        self.code, self.out, self.err = done.exit_code, done.stdout, done.stderr
+        self.failure = done.exception
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def ledger(database: str, tmp_path: Path) -> Iterator[Run]:
+    """The command in a thread with an event loop of its own; the test's own loop serves the API."""
+
+    def run(*words: str, stdin: str = "", database: str = database) -> Outcome:
+        where = ["--database", database, "--pepper-file", str(tmp_path / "pepper")]
+        with ThreadPoolExecutor(1) as thread:
+            outcome = Outcome(thread.submit(CliRunner().invoke, app, [*where, *words], input=stdin).result())
+        assert outcome.failure is None or isinstance(outcome.failure, SystemExit), outcome.failure
+        return outcome
+
+    yield run
+    structlog.reset_defaults()  # the commands configure the log of their process
+
+
+def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from berth.cli.ledger import app; app()", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: there is no database berth.db; name it with --database.\n"
+
+
+def test_v210_without_a_command_it_says_how_to_get_help(ledger: Run) -> None:
+    """V-210"""
+    assert ledger().out == "Use `berth ledger --help` to see available commands.\n"
+
+
+def test_v211_a_missing_flag_is_named(ledger: Run) -> None:
+    """V-211"""
+    outcome = ledger("show-services", "--address", A)
+    assert (outcome.code, outcome.err) == (1, 'Error: required flag(s) "zone" not set\n')
+
+
+async def test_v212_one_address_as_json_and_text(world: World, ledger: Run) -> None:
+    """V-212"""
+    await world.post(address=A, retention=3, deny=True)
+    shown = ledger("show-services", "--address", A, "--zone", "inet", "--format", "json").json
+    assert set(shown) == {"secret", "zone", "ip_family", "address", "services"}
+    assert shown["services"] == [
+        {
+            "service_name": "ingress_inet",
+            "namespace_id": NAMESPACE,
+            "cluster_id": CLUSTER,
+            "retention_period_days": 3,
+            "deny_external_cleanup": True,
+        }
+    ]
+    text = ledger("show-services", "--address", "83.118.168.10", "--zone", "inet").out
+    assert "- Service Name:\tingress_inet" in text
+    assert SECRET not in text + str(shown)
+
+
+async def test_v213_an_ipv6_address_is_found_without_its_mask(world: World, ledger: Run) -> None:
+    """V-213: found; but a secret is never shown (DESIGN decision 8), so the exit code says it was not."""
+    await world.post(ip_family="ipv6", address=V6)
+    outcome = ledger("show-secret", "--address", "2A05:1234::00AB", "--zone", "inet")
+    assert outcome.code == 3
+    assert f"address '{V6}/128' in zone 'inet'" in outcome.err
+    assert SECRET not in outcome.out + outcome.err
+
+
+async def test_v214_an_unknown_address_is_an_error_with_exit_code_1(world: World, ledger: Run) -> None:
+    """V-214"""
+    outcome = ledger("show-secret", "--address", A, "--zone", "inet")
+    assert outcome.code == 1
+    assert outcome.err.startswith("Error: ")
+    assert outcome.out == ""
+
+
+async def test_v215_v216_one_service_is_ended_and_the_others_keep_their_flags(
+    world: World, ledger: Run
+) -> None:
+    """V-215, V-216"""
+    await world.post("x", address=A, retention=9)
+    await world.post("y", address=A, deny=True)
+    flags = ["--address", A, "--zone", "inet", "--service-name", "x", "--namespace-id", NAMESPACE]
+    outcome = ledger("delete-service", *flags, "--cluster-id", CLUSTER)
+    assert outcome.out == (
+        f"Expiration set for service 'x' cluster id '{CLUSTER}' namespace id '{NAMESPACE}' on address '{A}'\n"
+    )
+    assert ledger("delete-service", *flags, "--cluster-id", "nobody").code == 1
+    wrong = ledger("delete-service", *flags, "--cluster-id", CLUSTER, "--secret", OTHER_SECRET)
+    assert wrong.code == 1
+    await world.sweep()
+    entries = await world.entries(A)
+    assert (list(entries), entries["y"].deny) == (["y"], True)
+
+
+async def test_v217_a_cluster_is_ended_and_who_denies_is_named(world: World, ledger: Run) -> None:
+    """V-217"""
+    await world.post("x", address=A, retention=9)
+    await world.post("y", address=A, deny=True)
+    outcome = ledger("delete-cluster", "--cluster", CLUSTER)
+    assert f"Expiration set for addresses with cluster ID: {CLUSTER}" in outcome.out
+    assert "Skipped service 'y'" in outcome.out
+    async with world.ledger.engine.snapshot() as tx:
+        now = await tx.now()
+    entries = await world.entries(A)
+    assert not entries["x"].lives(now)
+    assert entries["y"].active
+    assert "Undone: 1" in ledger("undo", "--cluster", CLUSTER).out
+    assert (await world.entries(A))["x"].active
+    assert ledger("undo", "--cluster", CLUSTER).code == 1
+    assert ledger("delete-cluster", "--cluster", CLUSTER, "--include-denied").code == 0
+    assert not (await world.entries(A))["y"].active
+    assert "no address found for cluster_id=nobody" in ledger("delete-cluster", "--cluster", "nobody").err
+
+
+async def test_v218_v219_a_lost_secret_is_replaced(world: World, ledger: Run, tmp_path: Path) -> None:
+    """V-218, V-219"""
+    await world.post("x", address=A)
+    flags = ["replace-secret", "--address", A, "--zone", "inet"]
+    assert ledger(*flags, "--new", "short").code == 1
+    outcome = ledger(*flags, "--new", "LongEnough1")
+    assert outcome.out == f"Secret updated for address '{A}' in zone 'inet'\n"
+    assert (await world.post("x", address=A)).status == 404
+    assert (await world.post("x", address=A, secret="LongEnough1")).status == 200
+    await world.post("y", address=A, secret="LongEnough1")
+    assert "with --force" in ledger(*flags, "--new", "LongEnough2").err
+    assert ledger(*flags, "--new-file", "-", "--force", stdin="LongEnough3\n").code == 0
+    assert (await world.post("x", address=A, secret="LongEnough3")).status == 200
+
+
+async def test_looking_around(world: World, ledger: Run) -> None:
+    await world.post("x", address=A)
+    await world.post("gone", address="83.118.168.11")
+    await world.delete("gone", address="83.118.168.11", retention=2)
+    assert [one["address"] for one in ledger("list", "--json").json] == [A, "83.118.168.11/32"]
+    assert [one["state"] for one in ledger("list", "--zone", "inet", "--json").json] == ["in use", "retained"]
+    assert len(ledger("list", "--state", "retained", "--json").json) == 1
+    assert ledger("list", "--zone", "hnet-private", "--json").json == []
+    for flags in (["--address", "83.118.168.10"], ["--service", "x"]):
+        assert [one["address"] for one in ledger("find", *flags, "--json").json] == [A]
+    assert len(ledger("find", "--cluster", CLUSTER, "--json").json) == 2
+    assert ledger("find", "--service", "nobody").code == 1
+    assert A in ledger("list").out
+    usage = {(one["zone"], one["ip_family"]): one for one in ledger("zones", "--json").json}
+    assert (usage["inet", "ipv4"]["used"], usage["inet", "ipv4"]["free"]) == ("2", "1022")
+
+
+async def test_history_tells_who_had_an_address_when(world: World, ledger: Run) -> None:
+    await world.post("x", address=A, pending=True)
+    await world.post("x", address=A)
+    await world.post("y", address=A)
+    await world.delete("x", address=A)
+    await world.delete("y", address=A)
+    await world.sweep()
+    told = [(one["event"], one["service_name"]) for one in ledger("history", A, "--json").json]
+    assert told[:5] == [
+        ("registered", "x"),
+        ("confirmed", "x"),
+        ("joined", "y"),
+        ("released", "x"),
+        ("released", "y"),
+    ]
+    assert sorted(told[5:]) == [("freed", ""), ("left", "x"), ("left", "y")]
+    assert "registered" in ledger("history", "83.118.168.10").out
+    assert ledger("history", "83.118.168.99").code == 1
+
+
+async def test_backup_while_running_and_restore_elsewhere(world: World, ledger: Run, tmp_path: Path) -> None:
+    for number in range(30):
+        await world.post(f"s{number}")
+    await world.delete("s3", address="83.118.168.3", retention=5)
+    out = str(tmp_path / "backup.jsonl.gz")
+    assert "Backed up 30 addresses" in ledger("backup", "--out", out).out
+    assert os.stat(out).st_mode & 0o777 == 0o600
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert "Restored 30 addresses" in ledger("restore", "--from", out, database=other).out
+    assert ledger("restore", "--from", out, database=other).code == 1
+    assert ledger("list", "--json", database=other).json == ledger("list", "--json").json
+    assert (
+        ledger("history", "83.118.168.3", "--json", database=other).json
+        == ledger("history", "83.118.168.3", "--json").json
+    )
+
+
+async def test_a_restored_ledger_serves_its_holders(
+    start: Start, world: World, ledger: Run, tmp_path: Path
+) -> None:
+    await world.post("x", address=A)
+    await world.post("y")
+    out, other = str(tmp_path / "b.jsonl"), f"sqlite:///{tmp_path}/other.db"
+    ledger("backup", "--out", out)
+    ledger("restore", "--from", out, database=other)
+    async with running(other, tmp_path / "pepper") as restored:
+        assert (await restored.post("x")).address == A
+        assert (await restored.post("x", address=A, secret=OTHER_SECRET)).status == 404
+        assert (await restored.post("z")).address == "83.118.168.1/32"
+
+
+async def test_an_export_has_nothing_of_the_secrets_and_imports_twice(
+    world: World, ledger: Run, tmp_path: Path
+) -> None:
+    await world.post("x", address=A)
+    out, other = tmp_path / "e.jsonl", f"sqlite:///{tmp_path}/other.db"
+    assert ledger("export", "--out", str(out)).code == 0
+    assert "seal" not in out.read_text()
+    assert "Imported 1 addresses" in ledger("import", str(out), database=other).out
+    assert "1 were there already" in ledger("import", str(out), database=other).out
+
+
+def test_a_file_that_is_no_ledger_is_refused_with_its_line(ledger: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"berth": "ledger", "format": 1}\n{"address": 3}\n')
+    outcome = ledger("import", str(bad))
+    assert (outcome.code, "line 2" in outcome.err) == (1, True)
+
+
+async def test_the_clock_is_accepted_by_a_person(world: World, ledger: Run) -> None:
+    await world.sweep()
+    assert ledger("accept-clock").code == 0

@@ -1,0 +1,106 @@
+"""`berth api` as people start it: ports, signals, reload, and one clear sentence for bad input."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.support.central import request_body
+from tests.support.eventually import eventually
+from tests.support.started import api_process
+
+ONE = "zones: [{name: one, ipv4: [192.0.2.0/24]}]\n"
+TWO = ONE[:-2] + ", {name: two, ipv4: [198.51.100.0/24]}]\n"
+
+
+async def status(url: str, zone: str, service: str = "s") -> int:
+    body = request_body(service, zone=zone)
+    async with aiohttp.ClientSession() as session, session.post(url + "/v2/address", json=body) as response:
+        return response.status
+
+
+AS_MAIN_DOES = """
+import sys, typer
+from berth.cli.api import api
+from berth.errors import BerthError
+try:
+    typer.run(api)
+except BerthError as error:
+    sys.exit(f"berth: {error}")
+"""
+
+
+def test_it_stops_cleanly_and_soon_on_sigterm(tmp_path: Path) -> None:
+    with api_process(tmp_path) as api:
+        began = time.monotonic()
+        assert api.stop() == 0
+        assert time.monotonic() - began < 10
+        assert "Traceback" not in api.errors.read_text()
+
+
+async def test_hangup_reads_the_zones_again_without_dropping_a_request(tmp_path: Path) -> None:
+    zones = tmp_path / "zones.yaml"
+    zones.write_text(ONE)
+    with api_process(tmp_path, "--zones", str(zones)) as api:
+        assert await status(api.url, "two") == 400
+        zones.write_text(TWO)
+        api.process.send_signal(signal.SIGHUP)
+
+        async def served() -> bool:
+            assert await status(api.url, "one") == 200
+            return await status(api.url, "two") == 200
+
+        await eventually(served)
+        zones.write_text("zones: [{name: bad name!}]")
+        api.process.send_signal(signal.SIGHUP)
+
+        async def refused() -> bool:
+            return "reload refused" in api.errors.read_text()
+
+        await eventually(refused)
+        assert await status(api.url, "two") == 200
+
+
+def test_a_second_server_on_the_same_sqlite_file_is_refused(tmp_path: Path) -> None:
+    with api_process(tmp_path):
+        outcome = run("--listen", "127.0.0.1:0", folder=tmp_path)
+        assert outcome.returncode != 0
+        assert "Another server uses berth.db" in outcome.stderr
+
+
+def run(*flags: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", AS_MAIN_DOES, *flags]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=30, check=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--listen", "nowhere"], "--listen must be host:port"),
+        (["--listen", "192.0.2.1:1"], "choose another with --listen"),
+        (["--database", "mysql://x"], "neither sqlite:///FILE nor postgresql"),
+        (["--database", "sqlite:////nowhere/berth.db"], "cannot be opened"),
+        (["--database", "postgresql://user:hidden@127.0.0.1:1/x"], "cannot be used"),
+        (["--zones", "missing.yaml"], "cannot be read"),
+        (["--zones", "bad.yaml"], "overlap"),
+        (["--pepper-file", "open.pepper"], "0600"),
+        (["--sweep-seconds", "0"], "above 0"),
+        (["--cluster-token-file", "missing"], "cannot be read"),
+        (["--tls-cert", "missing"], "TLS files cannot be used"),
+        (["--netbox-url", "http://127.0.0.1:1"], "--netbox-token-file"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_no_traceback(tmp_path: Path, flags: list[str], sentence: str) -> None:
+    (tmp_path / "bad.yaml").write_text("zones: [{name: a, ipv4: [192.0.2.0/24, 192.0.2.128/25]}]")
+    (tmp_path / "open.pepper").write_text("k:" + "00" * 32)
+    (tmp_path / "open.pepper").chmod(0o644)
+    outcome = run("--listen", "127.0.0.1:0", *flags, folder=tmp_path)
+    assert outcome.returncode != 0
+    assert sentence in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert "hidden" not in outcome.stderr

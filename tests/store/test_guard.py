@@ -1,0 +1,76 @@
+"""The clock guard: believes steady time, holds back after a jump, until time is right again or accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from berth.store.guard import ClockGuard, Stamp, accepted
+
+HOUR = 3_600_000
+T0 = 1_700_000_000_000
+
+
+class Elapsed:
+    def __init__(self) -> None:
+        self.ms = 5_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def elapsed() -> Elapsed:
+    return Elapsed()
+
+
+def guard_at(elapsed: Elapsed, boot: str = "b1") -> ClockGuard:
+    return ClockGuard(elapsed, boot)
+
+
+def test_steady_time_is_believed(elapsed: Elapsed) -> None:
+    guard, stored = guard_at(elapsed), ""
+    for step in range(5):
+        elapsed.ms += 30_000
+        stamp = guard.believes(T0 + step * 30_000, stored)
+        assert stamp is not None
+        stored = stamp.text()
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, 400 * 24 * HOUR, -400 * 24 * HOUR, 121_000])
+def test_t17_a_jump_holds_back_until_it_is_undone(elapsed: Elapsed, jump: int) -> None:
+    guard = guard_at(elapsed)
+    stamp = guard.believes(T0, "")
+    assert stamp is not None
+    for _ in range(3):
+        elapsed.ms += 30_000
+        assert guard.believes(T0 + elapsed.ms + jump, stamp.text()) is None
+    assert guard.jumped
+    assert guard.believes(T0 + elapsed.ms - 5_000, stamp.text()) is not None
+
+
+def test_a_jump_is_accepted_by_a_person(elapsed: Elapsed) -> None:
+    guard = guard_at(elapsed)
+    stamp = guard.believes(T0, "")
+    assert stamp is not None
+    assert guard.believes(T0 + HOUR, stamp.text()) is None
+    renewed = guard.believes(T0 + HOUR, accepted(T0 + HOUR))
+    assert renewed is not None
+    elapsed.ms += 1000
+    assert guard.believes(T0 + HOUR + 1000, renewed.text()) is not None
+
+
+def test_a_restart_during_a_jump_still_notices_it(elapsed: Elapsed) -> None:
+    stamp = guard_at(elapsed).believes(T0, "")
+    assert stamp is not None
+    elapsed.ms += 30_000
+    assert guard_at(elapsed).believes(T0 + HOUR, stamp.text()) is None
+
+
+def test_after_a_reboot_only_a_step_back_can_be_told(elapsed: Elapsed) -> None:
+    stored = Stamp(T0, 9_000_000, "b0").text()
+    assert guard_at(elapsed).believes(T0 - HOUR, stored) is None
+    assert guard_at(elapsed).believes(T0 + HOUR, stored) is not None
+
+
+def test_an_unreadable_stamp_is_as_good_as_none(elapsed: Elapsed) -> None:
+    assert guard_at(elapsed).believes(T0, "nonsense") is not None

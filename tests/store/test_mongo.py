@@ -1,0 +1,152 @@
+"""Taking over upstream's records: BSON and JSON lines, secrets opened with upstream's key, twice
+without harm.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.errors import UserError
+from berth.store import bson, mongo
+from berth.store.engine import Engine
+from berth.store.importing import import_records
+from berth.store.looking import record
+from berth.store.secrets import Pepper, Secret
+
+KEY, START = b"k" * 32, b"i" * 16
+EXPIRES = 1_750_000_000_000
+PEPPER = Pepper({"p": b"p" * 32})
+
+
+def sealed(secret: str) -> str:
+    encryptor = Cipher(AES(KEY), CTR(START)).encryptor()
+    return base64.b64encode(encryptor.update(secret.encode()) + encryptor.finalize()).decode()
+
+
+def element(kind: int, name: str, raw: bytes) -> bytes:
+    return bytes([kind]) + name.encode() + b"\0" + raw
+
+
+def text(value: str) -> bytes:
+    raw = value.encode() + b"\0"
+    return struct.pack("<i", len(raw)) + raw
+
+
+def document(*elements: bytes) -> bytes:
+    body = b"".join(elements) + b"\0"
+    return struct.pack("<i", len(body) + 4) + body
+
+
+def service(name: str, *more: bytes) -> bytes:
+    return document(
+        element(2, "service_name", text(name)),
+        element(2, "namespace_id", text("n")),
+        element(2, "cluster_id", text("c")),
+        element(0x10, "retention_period_days", struct.pack("<i", 3)),
+        element(8, "deny_external_cleanup", b"\x01"),
+        *more,
+    )
+
+
+def dump() -> bytes:
+    services = document(
+        element(3, "0", service("x")),
+        element(3, "1", service("y", element(9, "expires_at", struct.pack("<q", EXPIRES)))),
+    )
+    return document(
+        element(7, "_id", bytes(range(12))),
+        element(2, "secret", text(sealed("SuperSecret"))),
+        element(2, "zone", text("inet")),
+        element(2, "address", text("83.118.168.10/32")),
+        element(2, "ip_family", text("ipv4")),
+        element(0x12, "netbox_id", struct.pack("<q", 7)),
+        element(4, "services", services),
+    )
+
+
+def exported() -> str:
+    line: dict[str, Any] = {
+        "_id": {"$oid": bytes(range(12)).hex()},
+        "secret": sealed("SuperSecret"),
+        "zone": "inet",
+        "address": "83.118.168.10/32",
+        "ip_family": "ipv4",
+        "services": [
+            {
+                "service_name": name,
+                "namespace_id": "n",
+                "cluster_id": "c",
+                "retention_period_days": {"$numberInt": "3"},
+                "deny_external_cleanup": True,
+                **({"expires_at": {"$date": "2025-06-15T15:06:40Z"}} if name == "y" else {}),
+            }
+            for name in ("x", "y")
+        ],
+    }
+    return json.dumps(line) + "\n"
+
+
+@pytest.mark.parametrize("form", ["bson", "json"])
+async def test_a_dump_is_taken_over_and_can_be_run_again(engine: Engine, tmp_path: Path, form: str) -> None:
+    file = tmp_path / f"addresses.{form}"
+    file.write_bytes(dump() if form == "bson" else exported().encode())
+    key = mongo.UpstreamKey(KEY, START)
+    done = await import_records(engine, mongo.read(file, key, PEPPER, 1))
+    assert (done.added, done.conflicts) == (1, [])
+    again = await import_records(engine, mongo.read(file, key, PEPPER, 1))
+    assert (again.added, again.present) == (0, 1)
+    found = await record(engine, "83.118.168.10", "inet")
+    assert found is not None
+    assert PEPPER.opens(Secret("SuperSecret"), found.address.seal)
+    assert found.address.uid == bytes(range(12)).hex()
+    ends = {row.entry.identity.service_name: row.entry.expires_at for row in found.holders}
+    assert ends == {"x": None, "y": EXPIRES}
+    assert all(row.entry.deny and row.entry.retention_days == 3 for row in found.holders)
+
+
+def test_the_key_file_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.json"
+    file.write_text(json.dumps({"enc_key": KEY.decode(), "enc_iv": START.decode()}))
+    assert mongo.load_key(file) == mongo.UpstreamKey(KEY, START)
+    file.write_text(json.dumps({"enc_key": "short", "enc_iv": START.decode()}))
+    with pytest.raises(UserError, match="16, 24 or 32"):
+        mongo.load_key(file)
+    file.write_text("{}")
+    with pytest.raises(UserError, match="enc_key"):
+        mongo.load_key(file)
+
+
+def test_a_wrong_key_is_told_without_showing_anything(tmp_path: Path) -> None:
+    file = tmp_path / "addresses.bson"
+    file.write_bytes(dump())
+    with pytest.raises(UserError, match="right key") as told:
+        list(mongo.read(file, mongo.UpstreamKey(b"z" * 32, START), PEPPER, 1))
+    assert "SuperSecret" not in str(told.value)
+
+
+@pytest.mark.parametrize("length", range(1, 60, 7))
+def test_a_cut_dump_is_refused(tmp_path: Path, length: int) -> None:
+    file = tmp_path / "addresses.bson"
+    file.write_bytes(dump()[:-length])
+    with pytest.raises(UserError, match="no BSON dump"):
+        list(mongo.read(file, mongo.UpstreamKey(KEY, START), PEPPER, 1))
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_refused_and_never_breaks_the_reader(raw: bytes) -> None:
+    try:
+        list(bson.documents(raw))
+    except bson.BadBson:
+        return
+    assert raw == b"" or len(raw) >= 5
