@@ -96,7 +96,8 @@ async def kubeconfig(cluster: DevCluster, client: Client, tmp_path: Path) -> Pat
 async def test_every_dialect_works_and_nothing_is_forbidden(
     cluster: DevCluster, client: Client, kubeconfig: Path, namespace: str
 ) -> None:
-    shipped: dict[str, Any] = {"kubeconfig": kubeconfig, "leader_elect": True, "lease_namespace": OPTIONS.namespace}
+    shipped: dict[str, Any] = {"kubeconfig": kubeconfig, "leader_elect": True}
+    shipped["lease_namespace"] = OPTIONS.namespace
     async with running(cluster, dialects=OPTIONS.dialects, **shipped) as operator:
         for example in EXAMPLES:
             await _create(client, example, namespace)
