@@ -6,15 +6,14 @@ import asyncio
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.faults.killing import KillBench, Point, Wait
 from tests.support.cluster import make_namespace
 from tests.support.kubipam import World
 from tests.support.operator import admin, eventually, install, running
@@ -23,9 +22,12 @@ from berth.devcluster import DevCluster
 from berth.dialects.kubipam.crds import crds
 from berth.dialects.kubipam.kinds import BUSY, RANGE, READY, REQUEST
 from berth.dialects.kubipam.translate import block_of
-from berth.errors import NotFound
+from berth.errors import NotLeader
 from berth.kube.client import Client
+from berth.kube.transport import Request
 from berth.net import Block, RangeSet, parse_range
+from berth.run import operate
+from berth.settings import Settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.asyncio(loop_scope="session")]
 Object = dict[str, Any]
@@ -54,67 +56,95 @@ def held(requests: list[Object], name: str) -> list[Block]:
 # T02
 
 
-class KubipamScenario:
-    """Three requests on a small range; one goes, one is busy and then served, one more comes."""
+@dataclass(slots=True)
+class Death:
+    """Dies at a write: before it is sent, or when it took effect and before its answer is seen."""
 
-    dialect = "kubipam"
-    staying = ("a", "c", "late")
+    number: int
+    after: bool = False
+    writes: list[str] = field(default_factory=list)
+    dead: bool = False
 
-    async def play(self, client: Client, namespace: str, wait: Wait) -> None:
-        world = World(client, namespace)
-        await world.range("10.0.0.0/30", mode="RoundRobin")
-        for name in ("a", "b", "c"):
-            await world.ask(name)
-
-        async def three() -> bool:
-            return len(held((await client.list(REQUEST, namespace)).items, "p")) == 3
-
-        await wait(three)
-        await world.ask("late", size=31)
-        await world.delete("b")
-
-        async def settled() -> bool:
-            return await self.settled(client, namespace)
-
-        await wait(settled)
-
-    async def settled(self, client: Client, namespace: str) -> bool:
-        world = World(client, namespace)
-        try:
-            await world.get("b")
-            return False
-        except NotFound:
-            pass
-        statuses = [await world.status(name) for name in self.staying]
-        if statuses[2].get("state") == BUSY and all(one.get("state") == READY for one in statuses[:2]):
-            # Whether two neighbours are free is a matter of order; then it may wait for ever.
-            return True
-        return all(one.get("state") == READY for one in statuses)
-
-    async def violations(self, client: Client, namespace: str) -> list[str]:
-        return await violations(client, namespace)
+    def strikes(self) -> bool:
+        self.dead = self.dead or len(self.writes) > self.number
+        return self.dead
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def bench(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[KillBench]:
-    async with admin(cluster) as client:
-        await install(client, crds())
-        yield KillBench(cluster, client, tmp_path)
+class Mortal(Client):
+    """An operator's client; with its death everything ends at once, as with SIGKILL."""
+
+    death: Death
+
+    async def _write(self, request: Request) -> Object:
+        self.death.writes.append(f"{request.method} {request.path}")
+        if self.death.strikes() and not self.death.after:
+            raise NotLeader("killed")
+        answer = await super()._write(request)
+        if self.death.dead:
+            raise NotLeader("killed")
+        return answer
+
+
+async def live_and_die(cluster: DevCluster, namespace: str, death: Death, patch: pytest.MonkeyPatch) -> None:
+    """Three requests on a small range, one of a busy length; one goes and one more comes."""
+
+    def born(*args: Any, **settings: Any) -> Mortal:
+        client = Mortal(*args, **settings)
+        client.death = death
+        return client
+
+    with patch.context() as patched:
+        patched.setattr("berth.run.Client", born)
+        settings = Settings(kubeconfig=cluster.kubeconfig, dialects=("kubipam",), namespace=namespace)
+        life = asyncio.create_task(operate(settings))
+        async with admin(cluster) as client:
+            await play(World(client, namespace), life.done)
+        life.cancel()
+        await asyncio.wait([life])
+        assert death.dead or life.cancelled()
+
+
+async def play(world: World, over: Callable[[], bool]) -> None:
+    async def wait(count: int) -> bool:
+        return over() or len(held((await world.client.list(REQUEST, world.namespace)).items, "p")) == count
+
+    await world.range("10.0.0.0/30", mode="RoundRobin")
+    for name in ("a", "b", "c"):
+        await world.ask(name)
+    await eventually(lambda: wait(3))
+    await world.delete("b")
+    await eventually(lambda: wait(2))
+    await world.ask("late", size=31)
+    await world.ask("last")
+    await eventually(lambda: wait(3))
+
+
+async def is_settled(world: World) -> bool:
+    found = {
+        one["metadata"]["name"]: one for one in (await world.client.list(REQUEST, world.namespace)).items
+    }
+    assert set(found) == {"a", "c", "late", "last"}
+    states = [(found[name].get("status") or {}).get("state") for name in ("a", "c", "late", "last")]
+    assert states.count(READY) >= 3
+    return await is_whole(world)
 
 
 @pytest.mark.timeout(900)
-async def test_t02_killed_at_every_write_nothing_is_lost_or_doubled(bench: KillBench) -> None:
-    """T02, K-101: before and after each write of the operator, by SIGKILL; the next one finishes the work."""
-    scenario = KubipamScenario()
-    writes = await bench.record(scenario)
-    assert len(writes) >= 10, [str(write) for write in writes]
-    found: dict[str, list[str]] = {}
-    for number in range(len(writes)):
-        for after in (False, True):
-            point = Point(number, after)
-            if wrong := await bench.run(scenario, point):
-                found[f"{point} ({writes[number]})"] = wrong
-    assert not found
+async def test_t02_killed_at_every_write_nothing_is_lost_or_doubled(
+    cluster: DevCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T02, K-101: before and after each write of the operator; the next one finishes the work."""
+    async with admin(cluster) as client:
+        await install(client, crds())
+        undisturbed = Death(10**6)
+        await live_and_die(cluster, await make_namespace(cluster), undisturbed, monkeypatch)
+        assert len(undisturbed.writes) >= 12, undisturbed.writes
+        for number in range(len(undisturbed.writes)):
+            for after in (False, True):
+                namespace = await make_namespace(cluster)
+                await live_and_die(cluster, namespace, Death(number, after), monkeypatch)
+                async with running(cluster, crds=(), dialects=("kubipam",), namespace=namespace):
+                    await eventually(partial(is_settled, World(client, namespace)), 20)
 
 
 # T08

@@ -56,10 +56,10 @@ class Facts(Protocol):
 
 
 class Reader(Protocol):
-    """Who is told what others wrote, and what went back because another block came first."""
+    """Who is told what others wrote, and what we did; with it, what went back as another block came first."""
 
     def turned(self, page: Page) -> None: ...
-    def returned(self, uid: str, block: Block) -> None: ...
+    def wrote(self, page: Page, returned: list[tuple[str, Block]]) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -228,8 +228,8 @@ class Ledger:
             return False
         except KubeError as error:
             return _finish(batch, error)
-        for uid, block in returned:
-            self._reader.returned(uid, block)
+        if page is not None:
+            self._reader.wrote(page, returned)
         return _finish(batch)
 
     def _planned(self, batch: list[Waiting]) -> tuple[Page | None, list[tuple[str, Block]]]:

@@ -118,8 +118,12 @@ class OpenRange:
         if not self._tallies(page):
             self.recount()
 
-    def returned(self, uid: str, block: Block) -> None:
-        self.desk.free(block, uid)
+    def wrote(self, page: Page, returned: list[tuple[str, Block]]) -> None:
+        """We wrote the page."""
+        for uid, block in returned:
+            self.desk.free(block, uid)
+        if self.desk.space.leases_of(SOMEONE):
+            self.recount()
 
     def _tallies(self, page: Page) -> bool:
         usage = self.desk.space.usage()
@@ -155,8 +159,11 @@ class OpenRange:
             self.recount()
 
     def gone(self, uid: str) -> None:
-        """A request is gone. What the page still holds of it stays taken until the audit has looked."""
+        """A request is gone. What the page still holds of it stays taken until the audit has looked, and what
+        is on its way there until whoever writes it finds nobody to give it to."""
         page = self.ledger.page
+        if uid in self._unwritten:
+            return
         for block in self.desk.space.leases_of(uid):
             if page is None or not page.holds(block):
                 self.desk.free(block, uid)
