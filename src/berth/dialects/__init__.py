@@ -6,8 +6,9 @@ from berth.dialects.kubipam import Kubipam
 from berth.dialects.metal3 import Metal3
 from berth.dialects.shape import Dialect
 from berth.dialects.vip import Vip
+from berth.dialects.vitistack import Vitistack
 
-DIALECTS: tuple[Dialect, ...] = (Metal3(), Kubipam(), Vip())
+DIALECTS: tuple[Dialect, ...] = (Metal3(), Kubipam(), Vip(), Vitistack())
 
 
 def named(names: tuple[str, ...]) -> tuple[Dialect, ...]:

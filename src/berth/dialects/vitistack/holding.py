@@ -1,0 +1,179 @@
+"""The controller's first half: what a live Service lists is registered, with its terms and secret, and in
+MetalLB's pool.
+
+A Service that was admitted shows in its record that the IPAM-API knows it; one that an older operator left,
+that came while nobody answered, or that we meet after a restart is registered (again) here, by name, so that
+no address moves. What differs from the record is sent, unless an update that says so may still be stored.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from berth import log
+from berth.control.events import Recorder
+from berth.dialects.vitistack import kinds, wish
+from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.wish import MOST_DAYS, Terms
+from berth.dialects.vitistack.words import No
+from berth.errors import ApiRefused, KubeError
+from berth.kube import meta
+from berth.net import Address
+from berth.store.secrets import Secret
+
+Object = dict[str, Any]
+
+_log = log.get("ipam-operator")
+
+
+class Holding:
+    def __init__(self, parts: Parts, events: Recorder) -> None:
+        self._parts = parts
+        self._events = events
+        self._known: set[tuple[str, str]] = set()  # record and UID of which all is settled
+        self._told: dict[str, Secret] = {}  # edited values that could not be taken over
+
+    def again(self) -> None:
+        """Compare everything once more at the IPAM-API."""
+        self._known.clear()
+        self._told.clear()
+
+    def has_seen(self, record: Record) -> bool:
+        return (record.name, record.uid) in self._known
+
+    def forget(self, record: Record) -> None:
+        self._known.discard((record.name, record.uid))
+        self._told.pop(record.name, None)
+
+    async def hold(self, live: Object, address: Address) -> float:
+        """Seconds to wait for an update under way; 0: settled."""
+        record = await self._wanted(live, address)
+        found = self._parts.records.seen(record.name)
+        wait = await self._compared(live, record, found)
+        await self._pooled(live, record)
+        return wait
+
+    async def _wanted(self, live: Object, address: Address) -> Record:
+        about, annotations = live["metadata"], meta.annotations(live)
+        ours = self._parts.records.of_service(about["namespace"], about["name"])
+        known = next((one.who for one in ours if one.uid == about["uid"]), None)
+        who = known or await self._parts.places.identity(about["namespace"], about["name"])
+        word = annotations.get(kinds.SECRET_NAME) or kinds.DEFAULT_SECRET
+        return Record(
+            about["namespace"],
+            who,
+            annotations.get(kinds.ZONE) or self._parts.settings.vitistack_zone,
+            address,
+            word,
+            annotations.get(kinds.SHARING_KEY, ""),
+            # What cannot be read tells nothing about what was meant: nothing is lost early.
+            wish.terms_or_none(annotations) or Terms(MOST_DAYS),
+            uid=about["uid"],
+            kept=word != kinds.DEFAULT_SECRET,
+        )
+
+    async def _compared(self, live: Object, record: Record, found: Record | None) -> float:
+        if found is not None and wish.terms_or_none(meta.annotations(live)) is None:
+            record = replace(record, terms=found.terms)
+        if found is None or found.uid != record.uid or found.released or not found.confirmed:
+            await self._take(live, record, found)
+            return 0.0
+        if (found.secret, found.terms, found.key) != (record.secret, record.terms, record.key):
+            wait = found.until - time.time()
+            if wait <= 0:
+                await self._correct(live, record, found)
+            return max(wait, 0.0)
+        if found.replaced:
+            await self._finish_replacement(live, found)
+        await self._check_edited(live, found)
+        if not self.has_seen(found):
+            await self._first_sight(live, found)
+        return 0.0
+
+    async def _take(self, live: Object, record: Record, found: Record | None) -> None:
+        """It lists what we have no (good) record of: registered by name, or told why not."""
+        secrets = await self._parts.secrets_of(found) if found is not None and not found.released else ()
+        secrets = secrets or (await self._parts.vault.named(record.secret, record.namespace),)
+        if record.kept:
+            await self._parts.vault.keep(record.name, secrets[0])
+        await self._parts.records.put(record)
+        await self._parts.registrar.confirm(record, secrets)
+        self._known.add((record.name, record.uid))
+        recalled = found is not None and found.released
+        self._tell(live, record, "AddressRecalled" if recalled else "AddressAllocated")
+
+    async def _correct(self, live: Object, record: Record, found: Record) -> None:
+        """An update was not stored after all, or was made while nobody looked: the live object counts."""
+        secrets = await self._parts.secrets_of(found)
+        record = replace(record, kept=found.kept or record.kept)
+        if found.secret != record.secret:
+            new = await self._parts.vault.named(record.secret, record.namespace)
+            await self._parts.vault.keep(record.name, new, secrets[0] if secrets else None)
+            await self._parts.registrar.replace(record, secrets or (new,), new)
+            self._events.event(live, "Normal", "SecretReplaced", f"{record.address}: {record.secret}")
+        else:
+            await self._parts.registrar.confirm(record, secrets)
+        await self._parts.records.put(replace(record, replaced=found.secret != record.secret))
+
+    async def _finish_replacement(self, live: Object, found: Record) -> None:
+        secrets = await self._parts.vault.kept(found.name)
+        kept = found.secret != kinds.DEFAULT_SECRET
+        await self._parts.records.save(replace(found, kept=kept, replaced=False, until=0.0))
+        if kept and secrets:
+            await self._parts.vault.keep(found.name, secrets[0])
+        elif not kept:
+            await self._parts.vault.forget(found.name)
+        text = f"{found.address} is held with secret {found.secret} now"
+        self._events.event(live, "Normal", "SecretReplaced", text)
+
+    async def _check_edited(self, live: Object, found: Record) -> None:
+        """A user's Secret whose content was edited: the address follows it if it may, else keeps the old."""
+        if found.secret == kinds.DEFAULT_SECRET or found.replaced:
+            return
+        try:
+            now = await self._parts.vault.users(found.secret, found.namespace)
+        except No:
+            return  # gone or unusable: what it was is kept
+        kept = await self._parts.vault.kept(found.name)
+        if not kept or now in kept[:1] or self._told.get(found.name) == now:
+            return
+        await self._parts.vault.keep(found.name, now, kept[0])
+        try:
+            await self._parts.registrar.replace(found, kept, now)
+        except ApiRefused as no:
+            await self._parts.vault.keep(found.name, kept[0])
+            self._told[found.name] = now
+            text = f"Secret {found.secret} was edited; {found.address} keeps the old one: {no.message}"
+            self._events.event(live, "Warning", "SecretChanged", text)
+            return
+        await self._parts.vault.keep(found.name, now)
+        text = f"Secret {found.secret} was edited; {found.address} is held with it"
+        self._events.event(live, "Normal", "SecretReplaced", text)
+
+    async def _first_sight(self, live: Object, found: Record) -> None:
+        """Just admitted: the IPAM-API was asked a moment ago. Else we were away: asked again."""
+        fresh = found.until > time.time()
+        if not fresh:
+            await self._parts.registrar.confirm(found, await self._parts.secrets_of(found))
+        if found.until and found.terms.retention_days:
+            # It came to exist, which matters once it is gone: only then does retention count.
+            await self._parts.records.save(replace(found, until=0.0))
+        self._known.add((found.name, found.uid))
+        if fresh:
+            recalled = found.retained_until > 0
+            self._tell(live, found, "AddressRecalled" if recalled else "AddressAllocated")
+
+    async def _pooled(self, live: Object, record: Record) -> None:
+        try:
+            await self._parts.pools.add(record.zone, (record.address,))
+        except KubeError as error:
+            text = f"IPAddressPool {record.zone} does not list {record.address} yet: {error}"
+            self._events.event(live, "Warning", "PoolUpdateFailed", text)
+            raise
+
+    def _tell(self, live: Object, record: Record, reason: str) -> None:
+        text = f"{wish.host(record.address)} in zone {record.zone}"
+        self._events.event(live, "Normal", reason, text)

@@ -1,0 +1,38 @@
+"""The vitistack dialect's literal names: annotations, objects, webhooks. Users and upstream's objects carry
+them, so they are what they are.
+"""
+
+from __future__ import annotations
+
+from berth.kube.resource import Resource
+
+SERVICE = Resource("", "v1", "Service", "services")
+SECRET = Resource("", "v1", "Secret", "secrets")
+CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps")
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+POD = Resource("", "v1", "Pod", "pods")
+POOL = Resource("metallb.io", "v1beta1", "IPAddressPool", "ipaddresspools")
+
+PREFIX = "ipam.vitistack.io/"
+ADDRESSES = PREFIX + "addresses"
+SHARING_KEY = PREFIX + "allow-local-shared-ip"
+DENY = PREFIX + "deny-external-cleanup"
+FAMILY = PREFIX + "ip-family"
+RETENTION = PREFIX + "retention-period-days"
+SECRET_NAME = PREFIX + "secret"
+ZONE = PREFIX + "zone"
+
+METALLB_POOL = "metallb.io/address-pool"
+METALLB_ADDRESSES = "metallb.io/loadBalancerIPs"
+METALLB_KEY = "metallb.io/allow-shared-ip"
+METALLB = (METALLB_POOL, METALLB_ADDRESSES, METALLB_KEY)
+
+DEFAULT_SECRET = "default"  # the word in the annotation, and the Secret's name in our namespace
+SECRET_KEY = "secret"  # the key inside a Secret
+RECORD_LABEL = "ipam.vitistack.io/record"
+MADE_BY = "ipam.vitistack.io/made-by"  # annotation on pools that are ours to delete
+
+MUTATING_CONFIGURATION = "ipam-mutating-webhook-configuration"
+VALIDATING_CONFIGURATION = "ipam-validating-webhook-configuration"
+MUTATE_PATH = "/mutate--v1-service"
+VALIDATE_PATH = "/validate--v1-service"

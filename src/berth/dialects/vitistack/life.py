@@ -1,0 +1,103 @@
+"""One pass over one Service: hold what it lists, let go what it does not, serve it if nobody has yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from berth import log
+from berth.control.cache import Cache
+from berth.control.events import Recorder
+from berth.control.outcome import DONE, After, Outcome
+from berth.dialects.vitistack import fill, kinds, wish
+from berth.dialects.vitistack.holding import Holding
+from berth.dialects.vitistack.mutate import Mutation
+from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.releasing import Releasing
+from berth.dialects.vitistack.wish import Families
+from berth.dialects.vitistack.words import No
+from berth.errors import ApiError, NotFound
+from berth.kube import meta, patch
+from berth.kube.meta import Ref
+
+Object = dict[str, Any]
+FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
+REFUSED_SECONDS = 60.0
+
+_log = log.get("ipam-operator")
+
+
+class ServiceLife:
+    def __init__(self, parts: Parts, services: Cache, events: Recorder) -> None:
+        self._parts = parts
+        self._services = services
+        self._events = events
+        self._mutation = Mutation(parts)
+        self.holding = Holding(parts, events)
+        self._releasing = Releasing(parts, self.holding, services, events)
+        self._failures: dict[Ref, int] = {}
+
+    async def reconcile(self, ref: Ref) -> Outcome:
+        try:
+            wait = await self._pass(ref)
+        except ApiError as error:
+            return self._later(ref, error)
+        except No as no:
+            self._warn(ref, "AddressRefused", no.message)
+            return After(REFUSED_SECONDS)
+        self._failures.pop(ref, None)
+        return After(wait) if wait > 0 else DONE
+
+    async def _pass(self, ref: Ref) -> float:
+        live = self._services.get(ref.namespace, ref.name)
+        if live is not None and self._is_unserved(live):
+            await self._serve(live)
+            live = self._services.get(ref.namespace, ref.name)
+        listed = self._parts.neighbours.addresses_of(live)
+        waits = [await self.holding.hold(live, address) for address in listed] if live is not None else []
+        records = self._parts.records.of_service(ref.namespace, ref.name)
+        left = [one for one in records if live is None or not _is_held_by(one, live, listed)]
+        waits += [await self._releasing.let_go(record) for record in left]
+        return min((wait for wait in waits if wait > 0), default=0.0)
+
+    def _is_unserved(self, live: Object) -> bool:
+        """Admitted while the webhooks or the IPAM-API were away, or from before us."""
+        if not self._parts.neighbours.is_served(live) or meta.is_deleting(live):
+            return False
+        annotations = meta.annotations(live)
+        if not fill.has_ours(live):
+            return True
+        there = {address.family for address in wish.listed(annotations)}
+        word = annotations.get(kinds.FAMILY, "")
+        wanted = Families(word).wanted if word in set(Families) else ()
+        return any(family not in there for family in wanted) or kinds.FAMILY not in annotations
+
+    async def _serve(self, live: Object) -> None:
+        served, warnings = await self._mutation.completed(live, live, None)
+        changes = patch.diff(live, served)
+        if changes is None:
+            for text in warnings:
+                _log.warning("Service not served", name=live["metadata"]["name"], cause=text)
+            return
+        changes.setdefault("metadata", {})["uid"] = meta.uid(live)
+        name, namespace = live["metadata"]["name"], live["metadata"]["namespace"]
+        try:
+            self._services.observe(await self._parts.client.patch(kinds.SERVICE, name, changes, namespace))
+        except NotFound:
+            return
+
+    def _later(self, ref: Ref, error: ApiError) -> After:
+        failures = self._failures.get(ref, 0)
+        self._failures[ref] = failures + 1
+        reason = "AddressRefused" if self._services.get(ref.namespace, ref.name) else "ReleasePending"
+        self._warn(ref, reason, self._parts.registrar.said(error))
+        return After(min(MOST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures, 16)))
+
+    def _warn(self, ref: Ref, reason: str, text: str) -> None:
+        live = self._services.get(ref.namespace, ref.name)
+        _log.warning("Service is looked at again", name=ref.name, namespace=ref.namespace, cause=text)
+        self._events.event(live if live is not None else ref, "Warning", reason, text)
+
+
+def _is_held_by(record: Record, live: Object, listed: tuple[object, ...]) -> bool:
+    return record.address in listed and record.uid == meta.uid(live) and not record.released

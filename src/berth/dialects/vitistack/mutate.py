@@ -1,0 +1,229 @@
+"""The mutating webhook: fills in annotations and asks for addresses before the object is stored.
+
+    nothing that concerns us changed ─► admitted, no call
+    checks without I/O ─► inner dry run ─► MetalLB up? ─► who, secret ─► one address per missing family
+
+Whatever Kubernetes would refuse is refused by the inner dry run, before an address is spent; our own
+webhooks answer that one without effects. What is asked for here is pending at the IPAM-API: it comes
+back by itself unless the validating webhook confirms it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from berth import log
+from berth.control.review import Answer, Review, User, allowed, patched
+from berth.dialects.vitistack import fill, kinds, wish, words
+from berth.dialects.vitistack.fill import Defaults
+from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.registrar import is_down
+from berth.dialects.vitistack.vault import random_text
+from berth.dialects.vitistack.wish import Wish
+from berth.dialects.vitistack.words import No
+from berth.errors import ApiError, KubeError
+from berth.kube import meta
+from berth.leasing.holders import Identity
+from berth.net import Address
+from berth.store.secrets import Secret
+
+Object = dict[str, Any]
+# The API server's own alphabet for generated names: no vowels, nothing to be misread.
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+NAME_LENGTH, SUFFIX_LENGTH = 63, 5
+ANNOTATION_BYTES = 256 * 1024
+
+_log = log.get("ipam-operator")
+
+
+class Mutation:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._defaults = Defaults(
+            parts.settings.vitistack_zone,
+            parts.settings.vitistack_bare_addresses,
+            lambda: f"pre-shared-key-{random_text()}",
+        )
+
+    async def review(self, review: Review) -> Answer:
+        said = {"name": review.name, "namespace": review.namespace}
+        _log.info("Mutation Started for Service", **said)
+        if review.dry_run:
+            _log.info("Dry run mode detected, skipping mutating for Service:", **said)
+            return allowed()
+        new, old = _placed(review.object, review.namespace), review.old_object or None
+        if meta.is_deleting(new):
+            return allowed()
+        live = old if old is not None and self._parts.neighbours.is_served(old) else None
+        if not self._parts.neighbours.is_served(new):
+            left = live is not None and fill.has_ours(live)
+            return patched(review, fill.without_metallb(review.object)) if left else allowed()
+        service, warnings = await self.completed(new, live, review.user)
+        _log.info("Mutating Completed for Service", **said)
+        return patched(review, _unplaced(service, review.object)).warning(*warnings)
+
+    async def completed(
+        self, new: Object, live: Object | None, user: User | None
+    ) -> tuple[Object, list[str]]:
+        """The Service with everything filled in. `live` is what is stored, if that is ours already."""
+        if live is not None and not fill.has_ours(new) and not fill.has_ours(live) and fill.shown(live):
+            return await self._adopted(new, live, user)
+        service = fill.filled(_named(new), live, self._defaults)
+        if live is not None:
+            service = fill.continued(service, live, self._defaults)
+            if fill.is_settled(service, live):
+                return fill.settled(service, live), []
+        return await self._served(service, live, user)
+
+    async def _served(
+        self, service: Object, live: Object | None, user: User | None
+    ) -> tuple[Object, list[str]]:
+        name = service["metadata"]["name"]
+        asked = wish.read(meta.annotations(service), name)
+        before = meta.annotations(live) if live is not None else {}
+        _refuse_moving(asked, before)
+        _check_size(service)
+        service = fill.with_families(service, asked.families, creating=live is None)
+        await self._try_out(service)
+        if live is None or asked.missing or set(asked.addresses) - set(wish.listed(before)):
+            await self._insist_on_metallb()
+        addresses, warnings = asked.addresses, []
+        if asked.missing:
+            try:
+                addresses = await self._requested(service, asked, user)
+            except ApiError as error:
+                warnings = [self._excused(error)]
+        return fill.with_addresses(service, addresses, self._defaults.bare), warnings
+
+    async def _try_out(self, service: Object) -> None:
+        """The inner dry run. Without a version: somebody else's write in between is not our concern."""
+        meta_ = {key: value for key, value in service["metadata"].items() if key != "resourceVersion"}
+        _log.info("Dry run .Spec:", name=meta_["name"], namespace=meta_.get("namespace", ""))
+        body = {"apiVersion": "v1", "kind": "Service", **service, "metadata": meta_}
+        try:
+            if not meta.resource_version(service):
+                await self._parts.client.create(kinds.SERVICE, body, dry_run=True)
+            else:
+                await self._parts.client.replace(kinds.SERVICE, body, dry_run=True)
+        except KubeError as error:
+            raise words.said_by_server(error) from error
+
+    async def _insist_on_metallb(self) -> None:
+        try:
+            up = await self._parts.metallb.is_up()
+        except KubeError as error:
+            raise words.said_by_server(error) from error
+        if not up:
+            raise No(words.NO_METALLB, code=503, reason="ServiceUnavailable")
+
+    async def _requested(self, service: Object, asked: Wish, user: User | None) -> tuple[Address, ...]:
+        """The wish's addresses with new ones in front; on a failure what this request got goes back."""
+        namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
+        who, secret = await asyncio.gather(
+            self._parts.places.identity(namespace, name),
+            self._parts.secret_for(asked.secret, namespace, user),
+        )
+        got: list[Address] = []
+        said = {"name": name, "namespace": namespace}
+        for family in asked.missing:
+            word = f"IPv{int(family)}-address"
+            _log.info(f"Request {word} for Service:", **said)
+            try:
+                address = await self._parts.registrar.request(who, asked, family, secret)
+            except ApiError as error:
+                await self._return(who, asked, got, secret)
+                if is_down(error) and self._admits:
+                    raise
+                why = self._parts.registrar.said(error)
+                raise self._no(error, words.not_requested(family, name, why)) from error
+            _log.info(f"Received {word} for Service:", **said, address=str(address))
+            got.insert(0, address)
+        return (*got, *asked.addresses)
+
+    async def _return(self, who: Identity, asked: Wish, got: list[Address], secret: Secret) -> None:
+        """Best effort: what was pending lapses anyway. What the Service had before stays as it was."""
+        for address in got:
+            record = Record("", who, asked.zone, address, asked.secret, asked.key, asked.terms)
+            if self._parts.records.seen(record.name) is None:
+                try:
+                    await self._parts.registrar.give_back(record, secret)
+                except ApiError as error:
+                    _log.warning("address not given back; it lapses by itself", error=str(error))
+
+    async def _adopted(self, new: Object, live: Object, user: User | None) -> tuple[Object, list[str]]:
+        """A Service from before us keeps the address it shows, or stays without us."""
+        shown = wish.written(fill.shown(live), bare=self._defaults.bare)
+        families = {str(int(address.family)) for address in fill.shown(live)}
+        word = "dual" if len(families) > 1 else f"ipv{families.pop()}"
+        wanted = meta.with_annotations(new, {kinds.ADDRESSES: shown, kinds.FAMILY: word})
+        service = fill.filled(wanted, None, self._defaults)
+        asked = wish.read(meta.annotations(service), service["metadata"]["name"])
+        namespace = service["metadata"]["namespace"]
+        try:
+            who = await self._parts.places.identity(namespace, service["metadata"]["name"])
+            secret = await self._parts.secret_for(asked.secret, namespace, user)
+            for address in asked.addresses:
+                record = Record(namespace, who, asked.zone, address, asked.secret, asked.key, asked.terms)
+                await self._parts.registrar.reserve(record, secret)
+        except (ApiError, No) as error:
+            why = self._parts.registrar.said(error) if isinstance(error, ApiError) else error.message
+            return new, [f"address {shown} of this Service is not managed by IPAM: {why}"]
+        return fill.with_addresses(service, asked.addresses, self._defaults.bare), []
+
+    # When the IPAM-API does not answer
+
+    @property
+    def _admits(self) -> bool:
+        return self._parts.settings.when_api_is_down == "admit"
+
+    def _excused(self, error: ApiError) -> str:
+        return f"the Service gets its address later: {self._parts.registrar.said(error)}"
+
+    def _no(self, error: ApiError, message: str) -> No:
+        if is_down(error):
+            return No(message, code=503, reason="ServiceUnavailable")
+        return No(message)
+
+
+def _refuse_moving(asked: Wish, before: Mapping[str, str]) -> None:
+    moved = kinds.ZONE in before and before[kinds.ZONE] != asked.zone
+    if moved and set(asked.addresses) & set(wish.listed(before)):
+        raise No(words.ZONE_KEPT)
+
+
+def _check_size(service: Object) -> None:
+    pairs = meta.annotations(service).items()
+    size = sum(len(key.encode()) + len(text.encode()) for key, text in pairs)
+    if size > ANNOTATION_BYTES:
+        limit = f"may not be more than {ANNOTATION_BYTES} bytes"
+        raise No(f"invalid annotations: [metadata.annotations: Too long: {limit}]")
+
+
+def _placed(service: Object, namespace: str) -> Object:
+    """An object may leave out the namespace that its URL says."""
+    if service["metadata"].get("namespace"):
+        return service
+    return {**service, "metadata": {**service["metadata"], "namespace": namespace}}
+
+
+def _unplaced(service: Object, sent: Object) -> Object:
+    if "namespace" in sent["metadata"]:
+        return service
+    return {**service, "metadata": {k: v for k, v in service["metadata"].items() if k != "namespace"}}
+
+
+def _named(service: Object) -> Object:
+    """With `generateName` the entry at the IPAM-API needs the final name, so it is chosen here."""
+    about = service["metadata"]
+    if about.get("name") or not about.get("generateName"):
+        return service
+    stem = about["generateName"][: NAME_LENGTH - SUFFIX_LENGTH]
+    return {**service, "metadata": {**about, "name": stem + _suffix()}}
+
+
+def _suffix() -> str:
+    return "".join(secrets.choice(NAME_LETTERS) for _ in range(SUFFIX_LENGTH))

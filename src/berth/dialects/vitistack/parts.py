@@ -1,0 +1,87 @@
+"""What both webhooks and the controller work with, and the questions they share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from berth.control.review import User
+from berth.dialects.vitistack import kinds, words
+from berth.dialects.vitistack.metallb import MetalLb
+from berth.dialects.vitistack.neighbours import Neighbours
+from berth.dialects.vitistack.pools import Pools
+from berth.dialects.vitistack.records import Record, Records
+from berth.dialects.vitistack.registrar import Registrar
+from berth.dialects.vitistack.vault import Vault
+from berth.dialects.vitistack.words import No
+from berth.errors import KubeError
+from berth.kube.client import Client
+from berth.leasing.holders import Identity
+from berth.settings import Settings
+from berth.store.secrets import Secret
+
+Object = dict[str, Any]
+ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class Whereabouts:
+    """Who a Service is to the IPAM-API: its name, and the UIDs of its namespace and of `kube-system`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._cluster_id = ""
+
+    async def identity(self, namespace: str, name: str) -> Identity:
+        try:
+            found, cluster_id = await asyncio.gather(
+                self._client.get(kinds.NAMESPACE, namespace), self.cluster_id()
+            )
+        except KubeError as error:
+            raise words.said_by_server(error) from error
+        return Identity(name, str(found["metadata"]["uid"]), cluster_id)
+
+    async def cluster_id(self) -> str:
+        if not self._cluster_id:
+            found = await self._client.get(kinds.NAMESPACE, "kube-system")
+            self._cluster_id = str(found["metadata"]["uid"])
+        return self._cluster_id
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    client: Client
+    settings: Settings
+    vault: Vault
+    records: Records
+    registrar: Registrar
+    pools: Pools
+    metallb: MetalLb
+    neighbours: Neighbours
+    places: Whereabouts
+
+    async def secret_for(self, word: str, namespace: str, user: User | None) -> Secret:
+        """A user's Secret is used only on behalf of somebody who may read it; None: our own wish."""
+        if word != kinds.DEFAULT_SECRET and user is not None:
+            await self._refuse_peeping(word, namespace, user)
+        return await self.vault.named(word, namespace)
+
+    async def secrets_of(self, record: Record) -> tuple[Secret, ...]:
+        """Everything that may open what the record stands for, the likeliest first."""
+        found = await self.vault.kept(record.name) if record.kept else ()
+        if record.secret != kinds.DEFAULT_SECRET:
+            return found
+        default = await self.vault.default_if_there()
+        return (default, *found) if default is not None else found
+
+    async def _refuse_peeping(self, name: str, namespace: str, user: User) -> None:
+        wanted = {"namespace": namespace, "verb": "get", "resource": "secrets", "name": name}
+        spec = {"user": user.name, "groups": list(user.groups), "uid": user.uid, "resourceAttributes": wanted}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        try:
+            answer = await self.client.raw("POST", ACCESS_PATH, body=body)
+        except KubeError as error:
+            raise words.said_by_server(error) from error
+        if not (answer.get("status") or {}).get("allowed"):
+            fault = f"cannot be used: user {user.name} may not read it"
+            raise No(words.bad_secret(name, namespace, fault))

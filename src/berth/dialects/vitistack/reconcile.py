@@ -1,0 +1,193 @@
+"""What is watched and what wakes what.
+
+Service changed ────────► the Service, if it is or was ours, or records name it
+record changed ─────────► its Service; one for an admission under way, when its time is over
+pool changed ───────────► the Services whose addresses left it
+every so often ─────────► every Service and record once, compared with the IPAM-API
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from berth.central.client import Access, ApiClient
+from berth.control.admission import Handler
+from berth.control.controller import Controller
+from berth.control.mirror import Kept, Watched
+from berth.dialects.shape import Built, Kit
+from berth.dialects.vitistack import admit, kinds, pools, records
+from berth.dialects.vitistack.life import ServiceLife
+from berth.dialects.vitistack.metallb import MetalLb
+from berth.dialects.vitistack.mutate import Mutation
+from berth.dialects.vitistack.neighbours import Neighbours
+from berth.dialects.vitistack.parts import Parts, Whereabouts
+from berth.dialects.vitistack.pools import Pools
+from berth.dialects.vitistack.records import Record, Records
+from berth.dialects.vitistack.registrar import Registrar
+from berth.dialects.vitistack.validate import Validation
+from berth.dialects.vitistack.vault import Vault
+from berth.errors import InvalidText, UserError
+from berth.kube import meta
+from berth.kube.client import Client
+from berth.kube.meta import Ref
+from berth.net import Address, parse_range
+from berth.settings import Settings
+from berth.store.secrets import Secret
+
+Object = dict[str, Any]
+
+
+def build(kit: Kit) -> Built:
+    return _Wiring(kit).built()
+
+
+class _Wiring:
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        settings = kit.settings
+        self._started = False  # until the caches are filled, and unless we lead
+        self._services = kit.keep(Watched((kinds.SERVICE,)))
+        self._record_kept = kit.keep(records.watched(settings.vitistack_namespace))
+        self._pool_kept = self._keep_pools(kit)
+        self._neighbours = Neighbours(
+            self._services.cache, settings.vitistack_classes, settings.vitistack_excluded
+        )
+        self._api = ApiClient(_access(settings))
+        self._registrar = Registrar(self._api, settings.api_url)
+        self._life = ServiceLife(self._parts(kit.client), self._services.cache, kit.events)
+        self._controller = Controller(
+            "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once
+        )
+        self._listen()
+
+    def built(self) -> Built:
+        return Built(
+            controllers=(self._controller,),
+            adopt=self._adopt,
+            routes=self._routes(),
+            tasks=(self._resync,),
+            around=self._api,
+        )
+
+    def _keep_pools(self, kit: Kit) -> Kept | None:
+        namespace = kit.settings.metallb_namespace
+        return kit.keep(pools.watched(namespace)) if namespace else None
+
+    def _parts(self, client: Client) -> Parts:
+        """One set for the webhooks of every replica, one for the leader's controller."""
+        settings = self._kit.settings
+        kept = Records(client, self._record_kept, settings.vitistack_namespace)
+        return Parts(
+            client=client,
+            settings=settings,
+            vault=Vault(client, settings.vitistack_namespace, lambda: _depends_on_default(kept)),
+            records=kept,
+            registrar=self._registrar,
+            pools=Pools(client, self._pool_kept, settings.metallb_namespace),
+            metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
+            neighbours=self._neighbours,
+            places=Whereabouts(client),
+        )
+
+    def _routes(self) -> Mapping[str, Handler]:
+        kit, parts = self._kit, self._parts(self._kit.free)
+        frame = admit.Frame(self._ready, kit.settings.webhook_deadline_seconds, kit.events, kit.metrics)
+        return {
+            kinds.MUTATE_PATH: frame.around(Mutation(parts).review),
+            kinds.VALIDATE_PATH: frame.around(Validation(parts).review),
+        }
+
+    async def _ready(self) -> None:
+        """What is whose is known only when the lists are complete."""
+        for kept in (self._services, self._record_kept):
+            await kept.known.wait()
+
+    # What wakes what
+
+    def _listen(self) -> None:
+        self._services.cache.listen(self._service_changed)
+        self._record_kept.cache.listen(self._record_changed)
+        if self._pool_kept is not None:
+            self._pool_kept.cache.listen(self._pool_changed)
+
+    def _adopt(self) -> None:
+        self._started = True
+        self._life.holding.again()
+        self._everything()
+
+    def _everything(self) -> None:
+        for service in self._services.cache:
+            if self._neighbours.is_served(service):
+                self._controller.add(meta.ref(service))
+        for obj in self._record_kept.cache:
+            if (record := records.parse(obj)) is not None:
+                self._controller.add(_service_of(record))
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(self._kit.settings.vitistack_resync_seconds)
+            self._life.holding.again()
+            self._everything()
+
+    def _service_changed(self, old: Object | None, new: Object | None) -> None:
+        either = [one for one in (old, new) if one is not None]
+        if not self._started or not either:
+            return
+        ref = meta.ref(either[0])
+        named = self._record_kept.cache.count_by("service", f"{ref.namespace}/{ref.name}")
+        if named or any(self._neighbours.is_served(one) for one in either):
+            self._controller.add(ref)
+
+    def _record_changed(self, old: Object | None, new: Object | None) -> None:
+        record = records.parse(new or old or {})
+        if not self._started or record is None:
+            return
+        ref = _service_of(record)
+        live = self._services.cache.get(ref.namespace, ref.name)
+        if record.address in self._neighbours.addresses_of(live) or new is None:
+            self._controller.add(ref)
+        else:
+            # Its Service may be stored any moment, and then wakes us itself.
+            self._controller.add(ref, max(0.0, record.until - time.time()) + 0.1)
+
+    def _pool_changed(self, old: Object | None, new: Object | None) -> None:
+        if not self._started or old is None:
+            return
+        for text in _listed(old) - (_listed(new) if new is not None else set()):
+            try:
+                found = parse_range(text)
+            except InvalidText:
+                continue
+            if found.first != found.last:
+                self._everything()  # a range of the administrator's: who knows who was in it
+                return
+            for service in self._neighbours.listing(Address(found.family, found.first)):
+                self._controller.add(meta.ref(service))
+
+
+def _depends_on_default(kept: Records) -> bool:
+    return any(record.secret == kinds.DEFAULT_SECRET for record in kept.every())
+
+
+def _service_of(record: Record) -> Ref:
+    return Ref("Service", record.namespace, record.who.service_name)
+
+
+def _listed(pool: Object) -> set[str]:
+    return set((pool.get("spec") or {}).get("addresses") or ())
+
+
+def _access(settings: Settings) -> Access:
+    tls, token = None, None
+    try:
+        if settings.api_ca_file is not None:
+            tls = ssl.create_default_context(cafile=str(settings.api_ca_file))
+        if settings.api_token_file is not None:
+            token = Secret(settings.api_token_file.read_text().strip())
+    except OSError as error:
+        raise UserError(f"The IPAM-API's CA or token cannot be read: {error}.") from error
+    return Access(settings.api_url, token, tls, settings.api_seconds)

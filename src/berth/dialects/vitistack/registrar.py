@@ -1,0 +1,112 @@
+"""Our records ↔ the IPAM-API's calls. What goes wrong there comes out in the documents' words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from berth import log
+from berth.central.client import ApiClient, Ask
+from berth.dialects.vitistack import words
+from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.wish import Terms, Wish, host
+from berth.dialects.vitistack.words import No
+from berth.errors import ApiDown, ApiError, ApiRefused, InvalidText
+from berth.leasing.holders import Identity
+from berth.net import Address, Family, parse_address
+from berth.store.hosts import canonical
+from berth.store.secrets import Secret
+
+NOT_HOLDER = "service does not exist"
+NO_MATCH = "no matching address"
+
+_log = log.get("ipam-operator")
+
+
+class Registrar:
+    def __init__(self, api: ApiClient, url: str) -> None:
+        self._api = api
+        self._url = url.rstrip("/")
+
+    async def request(self, who: Identity, wish: Wish, family: Family, secret: Secret) -> Address:
+        """An address for a while, until it is confirmed: the one the Service has, or the next free."""
+        self._insist()
+        terms = wish.terms
+        word = words.family_word(family)
+        ask = Ask(who, wish.zone, word, secret, "", terms.retention_days, terms.deny)
+        text = await self._api.register(ask, pending=True)
+        try:
+            return parse_address(canonical(text)[1])
+        except (ValueError, InvalidText):
+            raise ApiRefused(502, "fail to decode response: it has no address") from None
+
+    async def reserve(self, record: Record, secret: Secret) -> None:
+        """A certain address, for a while."""
+        self._insist()
+        await self._api.register(_ask(record, secret), pending=True)
+
+    async def confirm(self, record: Record, secrets: tuple[Secret, ...]) -> None:
+        """Registered for good, with the record's terms; of several secrets the first that opens counts."""
+        self._insist()
+        await _first(secrets, lambda secret: self._api.register(_ask(record, secret)))
+
+    async def replace(self, record: Record, olds: tuple[Secret, ...], new: Secret) -> None:
+        self._insist()
+        await _first(olds, lambda old: self._api.register(_ask(record, old), new_secret=new))
+
+    async def give_back(self, record: Record, secret: Secret) -> None:
+        """What a refused request got and nobody had before: free at once."""
+        await self._api.release(_ask(record, secret, Terms(0, record.terms.deny)))
+
+    async def release(self, record: Record, secrets: tuple[Secret, ...]) -> None:
+        """Raises as long as it is not certain that the entry expires, or is not ours any more."""
+        self._insist()
+        for secret in secrets:
+            try:
+                await self._api.release(_ask(record, secret))
+                return
+            except ApiRefused as no:
+                if NOT_HOLDER in no.message or no.why == "NotHolder":
+                    return
+                if NO_MATCH not in no.message and no.why != "NoMatch":
+                    raise
+        _log.warning("no secret of ours opens the address any more", address=str(record.address))
+
+    def said(self, error: ApiError) -> str:
+        return words.said_by_api(error, self._url)
+
+    def _insist(self) -> None:
+        if not self._url:
+            raise No(words.NO_URL, code=503, reason="ServiceUnavailable")
+
+
+async def _first(secrets: tuple[Secret, ...], call: Callable[[Secret], Awaitable[object]]) -> None:
+    for secret in secrets[:-1]:
+        try:
+            await call(secret)
+            return
+        except ApiRefused as no:
+            if NO_MATCH not in no.message:
+                raise
+    if secrets:
+        await call(secrets[-1])
+
+
+def is_down(error: ApiError) -> bool:
+    """No answer, or one that says: not now. Whether the address was free is another matter."""
+    if isinstance(error, ApiRefused):
+        return error.status >= 500 and error.why != "PoolExhausted" and "no available" not in error.message
+    return isinstance(error, ApiDown)
+
+
+def _ask(record: Record, secret: Secret, terms: Terms | None = None) -> Ask:
+    terms = terms or record.terms
+    return Ask(
+        record.who,
+        record.zone,
+        words.family_word(record.address.family),
+        secret,
+        host(record.address),
+        terms.retention_days,
+        terms.deny,
+        record.uid,
+    )

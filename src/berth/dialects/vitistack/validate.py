@@ -1,0 +1,242 @@
+"""The validating webhook: confirms at the IPAM-API what the object lists, and makes MetalLB's pool cover it.
+
+    record ─► confirm, replace the secret or send the new terms ─► pool
+
+A record is written before each call, so that whatever happens next the controller knows what to undo. The
+first failure undoes, backwards, what this request did; what it cannot undo now (no answer) it leaves to the
+controller. Addresses that leave the list are not touched here: they are released when the stored object
+no longer lists them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from berth import log
+from berth.control.review import Answer, Review, User, allowed
+from berth.dialects.vitistack import kinds, neighbours, wish, words
+from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.registrar import is_down
+from berth.dialects.vitistack.wish import Wish
+from berth.dialects.vitistack.words import No
+from berth.errors import ApiDown, ApiError, ApiRefused, KubeError
+from berth.kube import meta
+from berth.leasing.holders import Identity
+from berth.net import Address
+from berth.store.secrets import Secret
+
+Object = dict[str, Any]
+Undo = Callable[[], Awaitable[None]]
+
+_log = log.get("ipam-operator")
+
+
+@dataclass(slots=True)
+class Case:
+    """One review, and how to take back what it did so far."""
+
+    service: Object
+    asked: Wish
+    who: Identity
+    user: User | None
+    before: dict[str, str]  # annotations of the live Service; empty for one that becomes ours now
+    until: float
+    done: list[Undo] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.who.service_name
+
+    @property
+    def namespace(self) -> str:
+        return str(self.service["metadata"]["namespace"])
+
+    def record(self, address: Address) -> Record:
+        asked = self.asked
+        return Record(
+            self.namespace,
+            self.who,
+            asked.zone,
+            address,
+            asked.secret,
+            asked.key,
+            asked.terms,
+            uid=meta.uid(self.service),
+            kept=asked.secret != kinds.DEFAULT_SECRET,
+            until=self.until,
+        )
+
+
+class Validation:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def review(self, review: Review) -> Answer:
+        said = {"name": review.name, "namespace": review.namespace}
+        verb = review.operation.capitalize()
+        _log.info(f"Validation {verb} Started for Service", **said)
+        if review.dry_run:
+            _log.info(f"Dry run mode detected, skipping validate {verb.lower()} for Service:", **said)
+            return allowed()
+        case = await self._case(review)
+        if case is not None:
+            await self._confirmed(case)
+        _log.info(f"Validation {verb} Completed for Service", **said)
+        return allowed(*(case.warnings if case is not None else ()))
+
+    async def _case(self, review: Review) -> Case | None:
+        """None if there is nothing to do at the IPAM-API."""
+        new, old = review.object, review.old_object
+        if meta.is_deleting(new) or not self._parts.neighbours.is_served(new):
+            return None
+        before = dict(meta.annotations(old)) if old and self._parts.neighbours.is_served(old) else {}
+        annotations = meta.annotations(new)
+        if not wish.listed(annotations) or (before and wish.same(before, annotations)):
+            return None
+        name = review.name or new["metadata"]["name"]
+        asked = wish.read(annotations, name)
+        who = await self._parts.places.identity(review.namespace, name)
+        until = time.time() + self._parts.settings.vitistack_pending_seconds
+        case = Case(new, asked, who, review.user, before, until)
+        neighbours.refuse_strangers(new, asked, who.namespace_id, self._parts.neighbours, self._parts.records)
+        case.warnings = neighbours.warnings(new, asked, self._parts.neighbours)
+        return case
+
+    async def _confirmed(self, case: Case) -> None:
+        try:
+            for address in case.asked.addresses:
+                await self._settle(case, address)
+            await self._parts.pools.add(case.asked.zone, case.asked.addresses)
+        except KubeError as error:
+            await self._undo(case)
+            raise words.said_by_server(error) from error
+        except No:
+            await self._undo(case)
+            raise
+
+    async def _settle(self, case: Case, address: Address) -> None:
+        kept = address in wish.listed(case.before) and case.before.get(kinds.ZONE) == case.asked.zone
+        if not kept:
+            await self._join(case, case.record(address))
+        elif case.before.get(kinds.SECRET_NAME) != case.asked.secret:
+            await self._rekey(case, case.record(address))
+        else:
+            await self._amend(case, case.record(address))
+
+    # A new address
+
+    async def _join(self, case: Case, record: Record) -> None:
+        secret = await self._parts.secret_for(record.secret, record.namespace, case.user)
+        seen = self._parts.records.seen(record.name)
+        if seen is not None and seen.released:
+            record = replace(record, retained_until=seen.retained_until)
+        if record.kept:
+            await self._parts.vault.keep(record.name, secret)
+        before = await self._parts.records.put(record)
+        case.done.append(lambda: self._leave(record, before, secret))
+        try:
+            await self._parts.registrar.confirm(record, (secret,))
+        except ApiError as error:
+            if is_down(error) and self._parts.settings.when_api_is_down == "admit":
+                await self._parts.records.put(replace(record, confirmed=False))
+                case.warnings.append(f"the address is confirmed later: {self._parts.registrar.said(error)}")
+                return
+            raise self._no(case, error, words.not_validated(record.address.family, case.name, "")) from error
+        ip = str(record.address)
+        _log.info("Validate IP-address succeeded!", name=case.name, namespace=case.namespace, ip=ip)
+
+    async def _leave(self, record: Record, before: Record | None, secret: Secret) -> None:
+        if before is not None:
+            await self._parts.records.put(before)
+            return
+        with suppress(ApiRefused):  # then it never was ours
+            await self._parts.registrar.give_back(record, secret)
+        stored = await self._parts.records.find(record.name)
+        if stored is not None and stored.uid == record.uid:
+            await self._parts.records.drop(stored)
+            if record.kept:
+                await self._parts.vault.forget(record.name)
+
+    # Another secret for an address that stays
+
+    async def _rekey(self, case: Case, record: Record) -> None:
+        new = await self._parts.secret_for(record.secret, record.namespace, case.user)
+        olds = await self._old_secrets(case, record)
+        if new in olds[:1]:
+            await self._amend(case, record)
+            return
+        record = replace(record, kept=True, replaced=True)
+        await self._parts.vault.keep(record.name, new, olds[0])
+        back = await self._parts.records.put(record) or _as_before(record, case.before)
+        case.done.append(lambda: self._rekey_back(back, (new, olds[0])))
+        try:
+            await self._parts.registrar.replace(record, olds, new)
+        except ApiError as error:
+            raise self._no(case, error, words.not_replaced(record.address.family, case.name, "")) from error
+
+    async def _rekey_back(self, back: Record, secrets: tuple[Secret, Secret]) -> None:
+        new, old = secrets
+        with suppress(ApiRefused):  # then it was never replaced
+            await self._parts.registrar.replace(back, (new,), old)
+        await self._parts.vault.keep(back.name, old)
+        await self._parts.records.put(replace(back, kept=True, replaced=False))
+
+    async def _old_secrets(self, case: Case, record: Record) -> tuple[Secret, ...]:
+        """What the address was registered with: as we wrote it down, else what the old word stands for."""
+        prior = self._parts.records.seen(record.name)
+        found = await self._parts.secrets_of(prior) if prior is not None else ()
+        return found or (
+            await self._parts.vault.named(
+                case.before.get(kinds.SECRET_NAME, kinds.DEFAULT_SECRET), case.namespace
+            ),
+        )
+
+    # Other terms, or another sharing key
+
+    async def _amend(self, case: Case, record: Record) -> None:
+        secrets = await self._old_secrets(case, record)
+        prior = self._parts.records.seen(record.name)
+        record = replace(record, kept=prior.kept if prior is not None else record.kept)
+        if prior is None and record.kept:
+            await self._parts.vault.keep(record.name, secrets[0])
+        before = await self._parts.records.put(record)
+        if wish.terms_or_none(case.before) == record.terms and before is not None:
+            return
+        case.done.append(lambda: self._amend_back(before, secrets))
+        try:
+            await self._parts.registrar.confirm(record, secrets)
+        except ApiError as error:
+            raise self._no(case, error, words.not_validated(record.address.family, case.name, "")) from error
+
+    async def _amend_back(self, before: Record | None, secrets: tuple[Secret, ...]) -> None:
+        if before is not None:
+            await self._parts.records.put(before)
+            await self._parts.registrar.confirm(before, secrets)
+
+    # Failing
+
+    async def _undo(self, case: Case) -> None:
+        for step in reversed(case.done):
+            try:
+                await step()
+            except (ApiDown, ApiRefused, KubeError) as error:
+                _log.warning("left to the controller to undo", name=case.name, error=str(error))
+
+    def _no(self, case: Case, error: ApiError, opening: str) -> No:
+        why = self._parts.registrar.said(error)
+        message = opening + why if case.before else words.not_created(case.name, why)
+        if is_down(error):
+            return No(message, code=503, reason="ServiceUnavailable")
+        return No(message)
+
+
+def _as_before(record: Record, before: dict[str, str]) -> Record:
+    """What the record would have said, of a Service that an older operator left us."""
+    terms = wish.terms_or_none(before) or record.terms
+    return replace(record, secret=before.get(kinds.SECRET_NAME, record.secret), terms=terms)

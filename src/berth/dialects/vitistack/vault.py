@@ -1,0 +1,144 @@
+"""Secrets, each read by its name: the cluster's default one, users' own, and copies we keep of those.
+
+Nothing here lists or watches Secrets. The default one is made once, by whoever needs it first; if it is gone
+while addresses depend on it, a new one would open none of them, so that is refused loudly.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+import string
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from berth import log
+from berth.dialects.vitistack import kinds, words
+from berth.dialects.vitistack.words import No
+from berth.errors import AlreadyExists, KubeError, NotFound
+from berth.kube.client import Client
+from berth.store.secrets import Secret
+
+Object = dict[str, Any]
+LETTERS = string.ascii_letters + string.digits
+LENGTH = range(8, 65)
+BEFORE = "before"
+
+_log = log.get("ipam-operator")
+
+
+def random_text(length: int = 32) -> str:
+    return "".join(secrets.choice(LETTERS) for _ in range(length))
+
+
+class Vault:
+    def __init__(self, client: Client, namespace: str, depends: Callable[[], bool]) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._depends = depends  # whether anything registered needs the default secret that was
+
+    async def named(self, name: str, namespace: str) -> Secret:
+        """What an annotation's word stands for; the default one is made if nobody had one yet."""
+        return await (self._default() if name == kinds.DEFAULT_SECRET else self.users(name, namespace))
+
+    async def default_if_there(self) -> Secret | None:
+        try:
+            found = await self._client.get(kinds.SECRET, kinds.DEFAULT_SECRET, self._namespace)
+        except NotFound:
+            return None
+        return _value(found, kinds.SECRET_KEY)
+
+    async def _default(self) -> Secret:
+        try:
+            found = await self.default_if_there() or await self._made()
+        except KubeError as error:
+            raise No(words.no_default_secret(str(error)), code=503, reason="ServiceUnavailable") from error
+        if found is None:
+            raise No(words.no_default_secret(f"Secret {self._place} has no key 'secret'"))
+        return found
+
+    async def _made(self) -> Secret | None:
+        if self._depends():
+            raise No(
+                words.no_default_secret(
+                    f"Secret {self._place} is gone, and addresses were registered with it: "
+                    "put it back from a backup"
+                )
+            )
+        with suppress(AlreadyExists):
+            await self._client.create(kinds.SECRET, self._fresh())
+            _log.info("Initialized default secret")
+        return await self.default_if_there()
+
+    def _fresh(self) -> Object:
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": kinds.DEFAULT_SECRET, "namespace": self._namespace},
+            "type": "Opaque",
+            "immutable": True,
+            "data": {kinds.SECRET_KEY: base64.b64encode(random_text().encode()).decode()},
+        }
+
+    @property
+    def _place(self) -> str:
+        return f"{self._namespace}/{kinds.DEFAULT_SECRET}"
+
+    async def users(self, name: str, namespace: str) -> Secret:
+        """Checks in the documented order: it exists, has the key, is Opaque."""
+        try:
+            found = await self._client.get(kinds.SECRET, name, namespace)
+        except NotFound:
+            raise No(words.no_secret(name, namespace)) from None
+        except KubeError as error:
+            raise words.said_by_server(error) from error
+        value = _value(found, kinds.SECRET_KEY)
+        if value is None:
+            raise No(words.bad_secret(name, namespace, "does not contain 'secret' key"))
+        if found.get("type") != "Opaque":
+            raise No(words.bad_secret(name, namespace, "is not of type Opaque"))
+        if len(value.bytes.decode()) not in LENGTH:
+            raise No(words.bad_secret(name, namespace, f"cannot be used: {words.SECRET_LENGTH}"))
+        return value
+
+    # Copies: what an address was registered with, whatever becomes of the user's Secret.
+
+    async def keep(self, name: str, value: Secret, before: Secret | None = None) -> None:
+        values = {kinds.SECRET_KEY: value} | ({BEFORE: before} if before is not None else {})
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": self._namespace},
+            "type": "Opaque",
+            "data": {key: base64.b64encode(one.bytes).decode() for key, one in values.items()},
+        }
+        try:
+            await self._client.create(kinds.SECRET, body)
+        except AlreadyExists:
+            await self._client.replace(kinds.SECRET, body)
+
+    async def kept(self, name: str) -> tuple[Secret, ...]:
+        """The value in use first, then the one it may have replaced."""
+        try:
+            found = await self._client.get(kinds.SECRET, name, self._namespace)
+        except NotFound:
+            return ()
+        values = (_value(found, key) for key in (kinds.SECRET_KEY, BEFORE))
+        return tuple(value for value in values if value is not None)
+
+    async def forget(self, name: str) -> None:
+        with suppress(NotFound):
+            await self._client.delete(kinds.SECRET, name, self._namespace)
+
+
+def _value(obj: Object, key: str) -> Secret | None:
+    """The raw bytes as text: a trailing newline counts."""
+    raw = (obj.get("data") or {}).get(key)
+    if raw is None:
+        return None
+    try:
+        return Secret(base64.b64decode(raw).decode())
+    except (binascii.Error, UnicodeDecodeError):
+        return None

@@ -1,0 +1,298 @@
+"""The vitistack dialect's world in tests: a real API server, a real `berth api`, a stand-in for MetalLB."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.support import metallb
+from tests.support.operator import Operator, admin, eventually, install, running
+from tests.support.started import ApiProcess, free_port, start_api
+
+from berth.control.events import EVENTS
+from berth.devcluster import DevCluster
+from berth.dialects.vitistack import kinds
+from berth.errors import AlreadyExists, NotFound, StatusError
+from berth.kube import meta
+from berth.kube.client import Client, PatchKind
+
+Object = dict[str, Any]
+SYSTEM = "ipam-system"
+VALUE = "my-awesome-password"  # the document's example
+
+
+@dataclass(slots=True)
+class Entry:
+    """A holder's row in the API's store."""
+
+    service: str
+    cluster_id: str
+    namespace_id: str
+    retention: int
+    deny: bool
+    expires_at: int | None
+    pending: bool
+    uid: str
+
+    @property
+    def active(self) -> bool:
+        return self.expires_at is None
+
+
+@dataclass(slots=True)
+class Api:
+    """`berth api` as a process, and a look into its database."""
+
+    folder: Path
+    flags: tuple[str, ...] = ()
+    process: ApiProcess | None = None
+    port: int = field(default_factory=free_port)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v2"
+
+    def start(self) -> None:
+        standard = ("--sweep-seconds", "0.5", "--pending-seconds", "4")
+        where = ("--listen", f"127.0.0.1:{self.port}", "--database", f"sqlite:///{self.folder}/api.db")
+        self.process = start_api(self.folder, *standard, *where, *self.flags)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+            assert self.process.process.stdout is not None
+            self.process.process.stdout.close()
+            self.process = None
+
+    def entries(self, address: str) -> dict[str, Entry]:
+        bare = address.partition("/")[0]
+        columns = "service_name, cluster_id, namespace_id, retention_days, deny, expires_at, pending, uid"
+        rows = self._rows(f"SELECT {columns} FROM holders WHERE address = ?", bare)
+        found = [Entry(r[0], r[1], r[2], r[3], bool(r[4]), r[5], bool(r[6]), r[7]) for r in rows]
+        return {f"{entry.service}": entry for entry in found}
+
+    def holders(self, address: str) -> int:
+        return len(self._rows("SELECT 1 FROM holders WHERE address = ?", address.partition("/")[0]))
+
+    def addresses(self) -> list[str]:
+        return sorted(row[0] for row in self._rows("SELECT address FROM addresses"))
+
+    def revision(self) -> int:
+        """Grows with every change of the ledger: equal before and after means nothing was asked for."""
+        return int(self._rows("SELECT coalesce(max(id), 0) FROM history")[0][0])
+
+    def _rows(self, sql: str, *values: Any) -> list[Any]:
+        with closing(sqlite3.connect(f"file:{self.folder}/api.db?mode=ro", uri=True)) as database:
+            return database.execute(sql, values).fetchall()
+
+
+@dataclass(slots=True)
+class World:
+    """One namespace of one test."""
+
+    client: Client
+    api: Api
+    namespace: str
+    operator: Operator | None = None
+    made: list[tuple[str, str]] = field(default_factory=list)
+
+    async def create(self, name: str = "my-service", **wishes: Any) -> Object:
+        """A Service with `type: LoadBalancer`; keywords: annotations, namespace, and fields of the spec."""
+        body = service(name, wishes.pop("namespace", self.namespace), **wishes)
+        created = await self.client.create(kinds.SERVICE, body)
+        self.made.append((body["metadata"]["namespace"], created["metadata"]["name"]))
+        return created
+
+    async def refused(self, name: str = "my-service", **wishes: Any) -> str:
+        """The message with which it was refused; nothing else will do."""
+        return (await self.refusal(name, **wishes)).message.partition("denied the request: ")[2]
+
+    async def refusal(self, name: str = "my-service", **wishes: Any) -> StatusError:
+        try:
+            await self.create(name, **wishes)
+        except StatusError as error:
+            return error
+        raise AssertionError(f"Service {name} was admitted")
+
+    async def get(self, name: str = "my-service", namespace: str = "") -> Object:
+        return await self.client.get(kinds.SERVICE, name, namespace or self.namespace)
+
+    async def annotate(self, name: str = "my-service", **changes: str | None) -> Object:
+        """By the annotation's own word with underscores: `retention_period_days="7"`; None removes it."""
+        keys = {kinds.PREFIX + key.replace("_", "-"): value for key, value in changes.items()}
+        return await self.patch({"metadata": {"annotations": keys}}, name)
+
+    async def patch(self, body: Object, name: str = "my-service") -> Object:
+        return await self.client.patch(kinds.SERVICE, name, body, self.namespace)
+
+    async def not_patched(self, body: Object, name: str = "my-service") -> str:
+        try:
+            await self.patch(body, name)
+        except StatusError as error:
+            return error.message.partition("denied the request: ")[2] or error.message
+        raise AssertionError(f"the update of {name} was admitted")
+
+    async def not_annotated(self, name: str = "my-service", **changes: str | None) -> str:
+        keys = {kinds.PREFIX + key.replace("_", "-"): value for key, value in changes.items()}
+        return await self.not_patched({"metadata": {"annotations": keys}}, name)
+
+    async def delete(self, name: str = "my-service", namespace: str = "") -> None:
+        await self.client.delete(kinds.SERVICE, name, namespace or self.namespace)
+
+    async def secret(
+        self, name: str = "my-secret", value: str = VALUE, *, namespace: str = "", **changes: Any
+    ) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace or self.namespace},
+            "type": "Opaque",
+            "data": {"secret": base64.b64encode(value.encode()).decode()},
+            **changes,
+        }
+        await self.client.create(kinds.SECRET, body)
+
+    async def pool(self, zone: str = "inet") -> list[str] | None:
+        try:
+            found = await self.client.get(kinds.POOL, zone, metallb.NAMESPACE)
+        except NotFound:
+            return None
+        return list(found["spec"]["addresses"])
+
+    async def pooled(self, address: str, zone: str = "inet") -> bool:
+        return address in (await self.pool(zone) or [])
+
+    async def events(self, name: str = "my-service") -> set[str]:
+        found = await self.client.list(EVENTS, self.namespace)
+        return {one["reason"] for one in found.items if one["involvedObject"]["name"] == name}
+
+    async def records(self) -> list[Object]:
+        return (await self.client.list(kinds.CONFIG_MAP, SYSTEM, label_selector=kinds.RECORD_LABEL)).items
+
+    def free_address(self, zone_start: str = "83.118.169.") -> str:
+        """An address of `inet` that no other test names."""
+        return f"{zone_start}{next(NUMBERS)}"
+
+
+def _numbers() -> Any:
+    yield from range(1, 250)
+
+
+NUMBERS = _numbers()
+
+
+def service(name: str, namespace: str, **wishes: Any) -> Object:
+    about: Object = {"name": name, "namespace": namespace}
+    if "generate" in wishes:
+        about = {"generateName": wishes.pop("generate"), "namespace": namespace}
+    annotations = wishes.pop("annotations", None)
+    if annotations is not None:
+        about["annotations"] = {kinds.PREFIX + key: value for key, value in annotations.items()}
+    for key in ("finalizers", "labels"):
+        if key in wishes:
+            about[key] = wishes.pop(key)
+    ports = [{"protocol": "TCP", "port": wishes.pop("port", 80), "targetPort": 100}]
+    spec = {"type": "LoadBalancer", "ports": ports, **wishes}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec}
+
+
+def of(obj: Object, word: str) -> str:
+    """The value of an `ipam.vitistack.io/` annotation."""
+    return meta.annotations(obj).get(kinds.PREFIX + word, "")
+
+
+def address_of(obj: Object) -> str:
+    return of(obj, "addresses")
+
+
+@asynccontextmanager
+async def prepared(cluster: DevCluster) -> AsyncIterator[Client]:
+    """Namespaces, MetalLB's kind and Pod; what an earlier module left is gone."""
+    async with admin(cluster) as client:
+        await install(client, [metallb.crd()])
+        for name in (SYSTEM, metallb.NAMESPACE):
+            with suppress(AlreadyExists):
+                await client.create(kinds.NAMESPACE, _namespace(name))
+        await clear(client)
+        await metallb.start_pod(client)
+        yield client
+        await clear(client)
+
+
+async def clear(client: Client) -> None:
+    for found in (await client.list(kinds.SERVICE)).items:
+        if found["spec"].get("type") == "LoadBalancer":
+            with suppress(NotFound):
+                about = found["metadata"]
+                await client.patch(
+                    kinds.SERVICE, about["name"], {"metadata": {"finalizers": None}}, about["namespace"]
+                )
+                await client.delete(kinds.SERVICE, about["name"], about["namespace"])
+    for resource, namespace, selector in (
+        (kinds.CONFIG_MAP, SYSTEM, kinds.RECORD_LABEL),
+        (kinds.SECRET, SYSTEM, ""),
+        (kinds.POOL, metallb.NAMESPACE, ""),
+    ):
+        for found in (await client.list(resource, namespace, label_selector=selector)).items:
+            with suppress(NotFound):
+                await client.delete(resource, found["metadata"]["name"], namespace)
+
+
+@asynccontextmanager
+async def served(
+    cluster: DevCluster, folder: Path, *, assign: bool = True, **settings: Any
+) -> AsyncIterator[World]:
+    """Everything running; the world's namespace is to be set by each test."""
+    api = Api(folder)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(prepared(cluster))
+        api.start()
+        stack.callback(api.stop)
+        if assign:
+            await stack.enter_async_context(metallb.assigning(client))
+        operator = await stack.enter_async_context(operating(cluster, api, **settings))
+        yield World(client, api, "", operator)
+
+
+@asynccontextmanager
+async def operating(cluster: DevCluster, api: Api, **settings: Any) -> AsyncIterator[Operator]:
+    chosen = {
+        "dialects": ("vitistack",),
+        "webhook_url": f"https://127.0.0.1:{free_port()}",
+        "api_url": api.url,
+        "vitistack_pending_seconds": 4.0,
+        **settings,
+    }
+    async with running(cluster, crds=[], **chosen) as operator:
+        yield operator
+
+
+async def fresh(world: World, prefix: str = "services") -> World:
+    """The same with a namespace of its own."""
+    name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+    await world.client.create(kinds.NAMESPACE, _namespace(name))
+    return replace(world, namespace=name, made=[])
+
+
+async def emptied(world: World) -> None:
+    for namespace, name in world.made:
+        with suppress(NotFound):
+            await world.client.patch(
+                kinds.SERVICE, name, {"metadata": {"finalizers": None}}, namespace, kind=PatchKind.MERGE
+            )
+            await world.client.delete(kinds.SERVICE, name, namespace)
+    with suppress(NotFound):
+        await world.client.delete(kinds.NAMESPACE, world.namespace)
+
+
+def _namespace(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+__all__ = ["Api", "World", "address_of", "emptied", "eventually", "fresh", "of", "operating", "served"]
