@@ -19,14 +19,18 @@ dialects, and the examples. The first time the control plane is built or fetched
 Examples:
   berth up
   berth up --api-only
+  berth up --api-only --listen 127.0.0.1:0
 """
 
 
 def up(
     api_only: Annotated[bool, typer.Option("--api-only", help="Just the IPAM-API, in seconds.")] = False,
+    listen: Annotated[
+        str, typer.Option(help="With --api-only: where; port 0 is any free one.")
+    ] = "127.0.0.1:3000",
 ) -> None:
     console = Console()
-    run_until_stopped(up_api_only(console) if api_only else stage_up(console))
+    run_until_stopped(up_api_only(console, listen) if api_only else stage_up(console))
 
 
 up.__doc__ = EXAMPLES

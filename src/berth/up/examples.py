@@ -1,9 +1,15 @@
-"""The examples of the documents, per dialect, as YAML in `examples/`, applied in the order of their names."""
+"""The examples of the documents, one directory per dialect, applied in the order of their names.
+
+What an example takes for granted is made first: its namespace, and for an IPPool the Cluster it names. What
+cannot be applied here is left out with a sentence, and the others go on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +24,9 @@ Object = dict[str, Any]
 SETTLE_SECONDS = 15.0
 INSTALLED = Path(__file__).parents[1] / "examples"
 CHECKOUT = Path(__file__).parents[3] / "examples"
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+VIP_CLASS = "paas.org/vip"
+INFRASTRUCTURE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Cluster"}
 
 
 def directory() -> Path:
@@ -26,41 +35,90 @@ def directory() -> Path:
 
 
 def read(path: Path) -> Iterable[Object]:
-    return (obj for obj in yaml.safe_load_all(path.read_text()) if obj)
+    return (obj for obj in yaml.safe_load_all(path.read_text()) if isinstance(obj, dict) and "kind" in obj)
 
 
-async def apply_all(client: Client) -> None:
-    for path in sorted(directory().glob("*/*.yaml")):
-        for obj in read(path):
-            if isinstance(obj, dict) and "kind" in obj:
-                await _create(client, obj)
+def objects(top: Path) -> list[Object]:
+    """All examples as they are applied here, and before them the Clusters they name and do not bring."""
+    found = [_claimed(obj, path.parent.name) for path in sorted(top.glob("*/*.yaml")) for obj in read(path)]
+    brought = {_place(obj) for obj in found if obj["kind"] == "Cluster"}
+    named = {(_place(obj)[0], _cluster_name(obj)) for obj in found if _cluster_name(obj)}
+    return [*(_cluster(*place) for place in sorted(named - brought)), *found]
 
 
-async def _create(client: Client, obj: Object) -> None:
-    resource = await _resource(client, obj)
-    if resource is None:
-        return
-    namespace = obj["metadata"].get("namespace", "default") if resource.namespaced else ""
-    try:
-        await client.create(resource, obj, namespace)
-    except AlreadyExists:
-        return
-    except KubeError as error:
-        name = f"{obj['kind']} {obj['metadata'].get('name')}"
-        raise KubeError(f"the example {name} was refused: {error}") from error
+def _claimed(obj: Object, dialect: str) -> Object:
+    """One cluster serves all dialects here, so vip's Services have to say whose they are."""
+    if dialect == "vip" and (obj.get("spec") or {}).get("type") == "LoadBalancer":
+        obj["spec"].setdefault("loadBalancerClass", VIP_CLASS)
+    return obj
 
 
-async def _resource(client: Client, obj: Object) -> Resource | None:
-    """What the server calls the kind; None where its CRD is not installed."""
-    group, _, version = obj["apiVersion"].rpartition("/")
+def _place(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("namespace", "default"), obj["metadata"].get("name", "")
+
+
+def _cluster_name(obj: Object) -> str:
+    return str((obj.get("spec") or {}).get("clusterName") or "") if obj["kind"] == "IPPool" else ""
+
+
+def _cluster(namespace: str, name: str) -> Object:
+    """As little of a Cluster as a pool wants to see."""
+    meta = {"name": name, "namespace": namespace}
+    spec = {"paused": False, "infrastructureRef": {**INFRASTRUCTURE, "name": name}}
+    return {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": meta, "spec": spec}
+
+
+@dataclass(slots=True)
+class Applying:
+    """One run over the examples. `left_out` has a sentence for each that could not be applied."""
+
+    client: Client
+    left_out: list[str] = field(default_factory=list)
+    _kinds: dict[tuple[str, str], Resource | None] = field(default_factory=dict)
+
+    async def all(self, found: Iterable[Object]) -> list[str]:
+        for obj in found:
+            await self._apply(obj)
+        return self.left_out
+
+    async def _apply(self, obj: Object) -> None:
+        what = f"{obj['kind']} {obj['metadata'].get('name', '')}"
+        resource = await self._resource(obj)
+        if resource is None:
+            self.left_out.append(f"{what}: the kind {obj['apiVersion']} {obj['kind']} is not installed here.")
+            return
+        namespace = _place(obj)[0] if resource.namespaced else ""
+        try:
+            await self._create(resource, obj, namespace)
+        except KubeError as error:
+            self.left_out.append(f"{what}: {error}")
+
+    async def _create(self, resource: Resource, obj: Object, namespace: str) -> None:
+        if namespace:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            with suppress(AlreadyExists):
+                await self.client.create(NAMESPACES, body)
+        with suppress(AlreadyExists):
+            await self.client.create(resource, obj, namespace)
+
+    async def _resource(self, obj: Object) -> Resource | None:
+        """What the server calls the kind; None where its CRD is not installed."""
+        key = (obj["apiVersion"], obj["kind"])
+        if key not in self._kinds:
+            self._kinds[key] = await _discovered(self.client, *key)
+        return self._kinds[key]
+
+
+async def _discovered(client: Client, api_version: str, kind: str) -> Resource | None:
+    group, _, version = api_version.rpartition("/")
     prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         listing = await client.raw("GET", prefix)
     except KubeError:
         return None
     for item in listing.get("resources", []):
-        if item["kind"] == obj["kind"] and "/" not in item["name"]:
-            return Resource(group, version, obj["kind"], item["name"], item["namespaced"])
+        if item["kind"] == kind and "/" not in item["name"]:
+            return Resource(group, version, kind, item["name"], item["namespaced"])
     return None
 
 
@@ -68,6 +126,6 @@ async def settled(client: Client) -> None:
     """Every claim has its answer, or a little time has passed."""
     for _ in range(int(SETTLE_SECONDS / 0.1)):
         rows = [row for listing in LISTS for row in await listing.rows(client)]
-        if rows and all(row.given for row in rows):
+        if all(row.given for row in rows):
             return
         await asyncio.sleep(0.1)

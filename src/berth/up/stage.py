@@ -33,10 +33,12 @@ from berth.kube.resource import Resource
 from berth.run import operate
 from berth.settings import Settings
 from berth.up import examples, tables
+from berth.up.examples import VIP_CLASS, Applying
 
 Object = dict[str, Any]
 CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
-VIP_CLASS = "paas.org/vip"
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
+VITISTACK_NAMESPACE = "ipam-system"
 START_SECONDS = 60.0
 
 
@@ -48,6 +50,7 @@ class Stage:
     kubectl: Path
     api: str
     log_file: Path
+    left_out: list[str]  # a sentence for each example that could not be applied
 
 
 async def up(console: Console) -> None:
@@ -61,16 +64,17 @@ async def up(console: Console) -> None:
             cluster = await stack.enter_async_context(DevCluster(binaries=binaries))
             client = await stack.enter_async_context(Client(auth.load(cluster.kubeconfig)))
             await _install(client, crds)
+            await client.create(NAMESPACES, _namespace(VITISTACK_NAMESPACE))
         async with asyncio.TaskGroup() as tasks:
             running: list[asyncio.Task[None]] = []
             with console.status("starting the IPAM-API and the operator"):
                 api = await _start_api(tasks, running, home)
                 await _start_operator(tasks, running, cluster, api)
             with console.status("applying the examples"):
-                await examples.apply_all(client)
+                left_out = await Applying(client).all(examples.objects(examples.directory()))
                 await examples.settled(client)
             kubectl = Path(cluster.binaries["kubectl"])
-            await tables.show(console, client, Stage(cluster.kubeconfig, kubectl, api, log_file))
+            await tables.show(console, client, Stage(cluster.kubeconfig, kubectl, api, log_file, left_out))
             try:
                 await asyncio.Event().wait()
             finally:
@@ -78,10 +82,11 @@ async def up(console: Console) -> None:
                     task.cancel()
 
 
-async def up_api_only(console: Console) -> None:
+async def up_api_only(console: Console, listen: str) -> None:
     """Just the IPAM-API, in seconds, on SQLite in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="berth-up-") as home:
-        settings = ApiSettings(listen="127.0.0.1:3000", database=f"sqlite:///{home}/berth.db")
+        log.configure("warning")
+        settings = ApiSettings(listen=listen, database=f"sqlite:///{home}/berth.db")
         await serve(settings, lambda url: tables.show_api(console, url))
 
 
@@ -115,6 +120,10 @@ async def _install(client: Client, crds: list[Object]) -> None:
                 await asyncio.sleep(0.05)
 
 
+def _namespace(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
 async def _is_served(client: Client, name: str) -> bool:
     found = await client.get(CRDS, name)
     conditions = (found.get("status") or {}).get("conditions") or []
@@ -135,6 +144,8 @@ async def _start_operator(
         webhook_url=f"https://127.0.0.1:{_free_port()}",
         api_url=f"{api}/v2",
         vip_classes=(VIP_CLASS,),
+        vitistack_namespace=VITISTACK_NAMESPACE,
+        metallb_namespace="",  # there is none here: addresses are in the annotations
     )
     await _told(tasks, running, lambda tell: operate(settings, lambda listening: tell("")))
 
