@@ -63,6 +63,8 @@ manifests: setup ## write deploy/ anew
 	$(BIN)/berth manifests bundle --dialects vip --namespace vip-allocator-operator --no-make-namespace \
 	  > deploy/bundle.yaml
 	$(BIN)/berth manifests chart-files --into deploy/charts/berth-operator
+	$(BIN)/berth manifests kustomize --into deploy/kustomize
+	$(BIN)/berth manifests clusterctl --into deploy/clusterctl
 
 clean: ## remove what the targets above made here (not the cache of the control plane)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build

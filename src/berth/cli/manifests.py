@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from berth import layouts
 from berth import manifests as make
 from berth.cli.operator import dialect_names
 from berth.errors import UserError
@@ -22,42 +23,49 @@ PARTS: dict[str, Callable[[Options], list[dict[str, Any]]]] = {
     "bundle": make.bundle,
     "all": make.everything,
 }
+DIRECTORIES: dict[str, Callable[[Options], dict[str, str]]] = {
+    "chart-files": make.chart_files,
+    "kustomize": layouts.kustomize,
+    "clusterctl": layouts.clusterctl,
+}
 DEFAULTS = Options()
 
 EXAMPLES = """
 Print the YAML to install: crds, rbac, webhooks, operator, api, bundle (all an operator needs) or all.
+Or write the files of another installer into a directory: chart-files, kustomize or clusterctl.
 
 \b
 Examples:
   berth manifests all | kubectl apply -f -
   berth manifests bundle --dialects metal3 --image registry.local/berth:0.1.0 | kubectl apply -f -
+  berth manifests clusterctl --image registry.local/berth:0.1.0 --into ipam-metal3/v0.1.0
 """
 
 
 def manifests(
-    part: Annotated[str, typer.Argument(help=", ".join([*PARTS, "chart-files"]))] = "all",
+    part: Annotated[str, typer.Argument(help=", ".join([*PARTS, *DIRECTORIES]))] = "all",
     dialects: Annotated[str, typer.Option(help="Comma list of the dialects to serve.")] = ",".join(
         DEFAULTS.dialects
     ),
     namespace: Annotated[str, typer.Option(help="Where operator and API live.")] = DEFAULTS.namespace,
     image: Annotated[str, typer.Option(help="The image, with its registry.")] = DEFAULTS.image,
     replicas: Annotated[int, typer.Option(help="Of the operator.")] = DEFAULTS.replicas,
-    into: Annotated[Path, typer.Option(help="chart-files only: the chart's directory.")] = Path("."),
+    into: Annotated[Path, typer.Option(help="Of what is written as files: where.")] = Path("."),
     make_namespace: Annotated[
         bool, typer.Option("--make-namespace/--no-make-namespace", help="Include the Namespace object.")
     ] = True,
 ) -> None:
-    if part == "chart-files":
-        _write_chart(into, dialect_names(dialects))
-        return
-    if part not in PARTS:
-        raise UserError(f"there is no part {part!r}; choose from {', '.join(PARTS)}.")
     options = Options(namespace, dialect_names(dialects), image, replicas, make_namespace)
-    typer.echo(make.render(PARTS[part](options)), nl=False)
+    if part in DIRECTORIES:
+        _write(into, DIRECTORIES[part](options))
+    elif part in PARTS:
+        typer.echo(make.render(PARTS[part](options)), nl=False)
+    else:
+        raise UserError(f"there is no part {part!r}; choose from {', '.join([*PARTS, *DIRECTORIES])}.")
 
 
-def _write_chart(into: Path, names: tuple[str, ...]) -> None:
-    for name, content in make.chart_files(Options(dialects=names)).items():
+def _write(into: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
         path = into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
