@@ -1,13 +1,16 @@
-"""One control plane and one administrator's client for a worker's fault rows."""
+"""One control plane and one administrator's client for a worker's fault rows; the seed of the run."""
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 
 import pytest
 import pytest_asyncio
-from tests.faults.killing import KillBench
+from tests.faults.stage import Stage
 from tests.support.operator import admin, crds_of, install
 
 from berth.devcluster import DevCluster
@@ -22,5 +25,11 @@ async def client(cluster: DevCluster) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-def bench(cluster: DevCluster, client: Client, tmp_path: Path) -> KillBench:
-    return KillBench(cluster, client, tmp_path)
+def seed() -> int:
+    """BERTH_SEED repeats a run; a failing test shows the seed it had."""
+    return int(os.environ.get("BERTH_SEED") or secrets.randbelow(1 << 32))
+
+
+@pytest.fixture
+def stage(cluster: DevCluster, client: Client, tmp_path: Path, seed: int) -> Stage:
+    return Stage(cluster, client, tmp_path, Random(seed))

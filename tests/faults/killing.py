@@ -1,46 +1,26 @@
-"""Kill points: a scenario is recorded once and its writes numbered; then it runs again and again, and the
-operator is killed (SIGKILL) before or after each one. A second operator finishes the work, and the world is
-checked.
+"""T02, kill points: a scenario is recorded once and its writes numbered; then it runs again and again, and
+the operator is killed (SIGKILL) before or after each one. A second operator finishes the work, and the world
+is checked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
-from tests.faults.process import OperatorProcess, operator
-from tests.faults.proxy import FaultProxy, Pass, Plan, Verdict, Write
-from tests.support.cluster import make_namespace
+from tests.faults.process import Child
+from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Verdict, Write
+from tests.faults.row import Tally
+from tests.faults.stage import Stage, until
+from tests.faults.trade import Market, Trade
 
-from berth.devcluster import DevCluster
-from berth.kube.client import Client
-from berth.settings import Settings
-
-
-class Scenario(Protocol):
-    """Something to do in a fresh namespace, and what must be true once it is over."""
-
-    dialect: str
-
-    async def play(self, client: Client, namespace: str, wait: Wait) -> None: ...
-    async def violations(self, client: Client, namespace: str) -> list[str]: ...
-    async def settled(self, client: Client, namespace: str) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Waits for a condition, or until the operator is dead."""
-
-    alive: Callable[[], bool]
-
-    async def __call__(self, check: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
-        async with asyncio.timeout(seconds):
-            while self.alive() and not await check():  # noqa: ASYNC110 - the API server's state
-                await asyncio.sleep(0.02)
+SIZE = 8
+FIRST = ("a1", "a2", "k1")
+GOES = "a2"
+SECOND = ("a3", "k2")
+STAY = ("a1", "k1", *SECOND)
+BOUND_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,54 +29,102 @@ class Point:
     after: bool
 
     def __str__(self) -> str:
-        return f"{'after' if self.after else 'before'} write {self.number}"
+        return f"killed {'after' if self.after else 'before'} write {self.number}"
 
 
-class KillBench:
-    def __init__(self, cluster: DevCluster, client: Client, home: Path) -> None:
-        self._cluster = cluster
-        self._client = client
-        self._home = home
+@dataclass(slots=True)
+class Killing:
+    """The plan that kills at one point, and whether it came to that."""
 
-    async def record(self, scenario: Scenario) -> list[Write]:
-        """The writes of one undisturbed run."""
-        async with FaultProxy(self._cluster, self._home).running() as proxy:
-            namespace = await make_namespace(self._cluster, "fault")
-            async with self._operator(scenario, namespace, proxy) as running:
-                await scenario.play(self._client, namespace, Wait(lambda: running.alive))
-                await self._settle(scenario, namespace)
-            return list(proxy.writes)
+    point: Point
+    victim: Child
+    done: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self, scenario: Scenario, point: Point) -> list[str]:
-        """One try; the violations found."""
-        async with FaultProxy(self._cluster, self._home).running() as proxy:
-            namespace = await make_namespace(self._cluster, "fault")
-            async with self._operator(scenario, namespace, proxy) as first:
-                proxy.plan = _kill_at(point, first)
-                await scenario.play(self._client, namespace, Wait(lambda: first.alive))
-            proxy.plan = Plan()
-            async with self._operator(scenario, namespace, proxy):
-                await self._settle(scenario, namespace)
-                return await scenario.violations(self._client, namespace)
+    def plan(self) -> Plan:
+        return Plan(after=self._kill) if self.point.after else Plan(before=self._kill)
 
-    async def _settle(self, scenario: Scenario, namespace: str, seconds: float = 30.0) -> None:
-        async with asyncio.timeout(seconds):
-            while not await scenario.settled(self._client, namespace):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-
-    @asynccontextmanager
-    async def _operator(
-        self, scenario: Scenario, namespace: str, proxy: FaultProxy
-    ) -> AsyncIterator[OperatorProcess]:
-        settings = Settings(kubeconfig=proxy.kubeconfig, dialects=(scenario.dialect,), namespace=namespace)
-        async with operator(settings, self._home / "operator.log") as running:
-            yield running
+    async def _kill(self, write: Write) -> Verdict:
+        if self.done.is_set():
+            return Cut()  # it was on its way when its sender died
+        if write.number != self.point.number:
+            return Pass()
+        self.done.set()
+        await asyncio.to_thread(self.victim.kill)
+        return Cut()
 
 
-def _kill_at(point: Point, victim: OperatorProcess) -> Plan:
-    async def kill(write: Write) -> Verdict:
-        if write.number == point.number:
-            await asyncio.to_thread(victim.kill)
-        return Pass()
+async def record(stage: Stage, trade: Trade) -> list[Write]:
+    """The writes of one undisturbed run."""
+    async with stage.market(trade, SIZE) as market, stage.proxy() as proxy:
+        async with stage.operator(market, proxy) as running:
+            await _play(market, lambda: running.alive)
+            assert await until(lambda: _is_settled(market), BOUND_SECONDS)
+        return list(proxy.writes)
 
-    return Plan(after=kill) if point.after else Plan(before=kill)
+
+async def kill_at(stage: Stage, trade: Trade, point: Point) -> list[str] | None:
+    """One try: the violations found; None if the run was over before the point came."""
+    async with stage.market(trade, SIZE) as market, stage.proxy() as proxy:
+        async with stage.operator(market, proxy) as first:
+            killing = Killing(point, first)
+            proxy.plan = killing.plan()
+            await _play(market, lambda: first.alive)
+        if not killing.done.is_set():
+            return None
+        proxy.plan = Plan()
+        return await _recover(stage, market, proxy)
+
+
+async def _recover(stage: Stage, market: Market, proxy: FaultProxy) -> list[str]:
+    async with stage.operator(market, proxy):
+        if not await until(lambda: _is_settled(market), BOUND_SECONDS):
+            stuck = {name: one for name, one in (await market.shown()).items() if not one.answer or one.going}
+            return [f"I4: after {BOUND_SECONDS:g} s not all is settled: {stuck}", *await market.violations()]
+        return await market.violations()
+
+
+async def _play(market: Market, alive: Callable[[], bool]) -> None:
+    """Three claims, one goes, two more come; with a dead operator the rest is done without waiting."""
+
+    async def when(check: Callable[[], Awaitable[bool]]) -> None:
+        async def over() -> bool:
+            return not alive() or await check()
+
+        assert await until(over, BOUND_SECONDS)
+
+    for name in FIRST:
+        await market.ask(name)
+    await when(lambda: market.all_answered(FIRST))
+    await market.drop(GOES)
+    await when(lambda: _is_gone(market, GOES))
+    for name in SECOND:
+        await market.ask(name)
+    await when(lambda: _is_settled(market))
+
+
+async def _is_gone(market: Market, name: str) -> bool:
+    return not await market.exists(name)
+
+
+async def _is_settled(market: Market) -> bool:
+    """All that stay have an answer, the one that goes is gone, and the pool has nothing beyond."""
+    seen = await market.snapshot()
+    shown = market.note(seen)
+    if set(shown) != set(STAY) or not all(one.answer for one in shown.values()):
+        return False
+    return not market.trade.litter(seen)
+
+
+async def every_write(stage: Stage, tally: Tally, tries: int, trade: Trade) -> None:
+    """T02: every point once in random order, and again from the start until there were enough tries."""
+    writes = await record(stage, trade)
+    assert len(writes) >= 10, [str(write) for write in writes]
+    points: list[Point] = []
+    while tally.tried < tries:
+        if not points:
+            points = [Point(number, after) for number in range(len(writes)) for after in (False, True)]
+            stage.random.shuffle(points)
+        point = points.pop()
+        found = await kill_at(stage, trade, point)
+        if found is not None:
+            tally.add(found, f"{point} (like {writes[point.number]})")

@@ -1,124 +1,111 @@
-"""Metal3 under faults: claims of both APIs come and go on a small pool."""
+"""Metal3 under faults: claims of both APIs on one pool. A name that starts with k is a Cluster API claim."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Any
+from dataclasses import dataclass
 
-from tests.faults.killing import Wait
+from tests.faults.trade import Object, Shown, Snapshot, twice
+from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, capi_claim, claim
 
 from berth.dialects.metal3 import kinds
-from berth.errors import NotFound
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.resource import Resource
 
-Object = dict[str, Any]
-CAPI_CLAIM, CAPI_ADDRESS = kinds.CAPI_CLAIMS[0], kinds.CAPI_ADDRESSES[0]
 POOL = "pool"
 
 
-class Metal3Scenario:
-    """Four claims on four addresses; two go, two more come."""
-
+class Metal3:
     dialect = "metal3"
-    staying = ("m1", "m3")
-    capi_staying = ("k1", "k2")
-    going = "m2"
+    resources = (kinds.CLAIM, CAPI_CLAIM, kinds.ADDRESS, CAPI_ADDRESS, kinds.POOL)
 
-    async def play(self, client: Client, namespace: str, wait: Wait) -> None:
-        await client.create(kinds.POOL, pool(namespace, 4), namespace)
-        for name in ("m1", "m2"):
-            await client.create(kinds.CLAIM, claim(namespace, name), namespace)
-        await client.create(CAPI_CLAIM, capi_claim(namespace, "k1"), namespace)
+    def __init__(self, first: str = "10.0.0.1", stem: str = "10.0.") -> None:
+        self._first = first
+        self._stem = stem
 
-        async def first_three() -> bool:
-            return len(await addresses(client, namespace)) >= 3
+    def _entry(self, size: int) -> Object:
+        if ":" in self._first:
+            return {"start": self._first, "end": f"{self._stem}{size:x}"}
+        return {"start": self._first, "end": f"{self._stem}{size // 256}.{size % 256}"}
 
-        await wait(first_three)
-        await client.delete(kinds.CLAIM, self.going, namespace)
+    async def open(self, client: Client, namespace: str, size: int) -> None:
+        spec = {"namePrefix": "p", "pools": [self._entry(size)], "prefix": 64 if ":" in self._first else 16}
+        body = {"apiVersion": kinds.POOL.api_version, "kind": "IPPool", "spec": spec}
+        await client.create(kinds.POOL, {**body, "metadata": {"name": POOL}}, namespace)
 
-        async def is_gone() -> bool:
-            return not await exists(client, kinds.CLAIM, self.going, namespace)
+    async def resize(self, client: Client, namespace: str, size: int) -> None:
+        await client.patch(kinds.POOL, POOL, {"spec": {"pools": [self._entry(size)]}}, namespace)
 
-        await wait(is_gone)
-        await client.create(kinds.CLAIM, claim(namespace, "m3"), namespace)
-        await client.create(CAPI_CLAIM, capi_claim(namespace, "k2"), namespace)
+    async def close(self, client: Client, namespace: str) -> None:
+        """Everything is in the namespace."""
 
-        async def bound() -> bool:
-            return await self.settled(client, namespace)
+    def claim(self, name: str) -> tuple[Resource, Object]:
+        return (CAPI_CLAIM, capi_claim(name)) if name.startswith("k") else (kinds.CLAIM, claim(name))
 
-        await wait(bound)
+    def shown(self, seen: Snapshot) -> list[Shown]:
+        native, capi = _pairs(seen)
+        return [*native.shown, *capi.shown]
 
-    async def settled(self, client: Client, namespace: str) -> bool:
-        if await exists(client, kinds.CLAIM, self.going, namespace):
-            return False
-        if len(await addresses(client, namespace)) != 4:
-            return False
-        for name in self.staying:
-            found = await client.get(kinds.CLAIM, name, namespace)
-            if not (found.get("status") or {}).get("address"):
-                return False
-        for name in self.capi_staying:
-            found = await client.get(CAPI_CLAIM, name, namespace)
-            if not (found.get("status") or {}).get("addressRef"):
-                return False
-        used = await client.get(kinds.POOL, POOL, namespace)
-        return bool(((used.get("status") or {}).get("ipAddresses") or {}).get("used") == 4)
+    def broken(self, seen: Snapshot) -> list[str]:
+        """I1 as users see it, and I3: what a claim shows is there."""
+        pairs = _pairs(seen)
+        lost = [
+            f"I3: {one.name} shows {one.answer}, which is gone"
+            for pair in pairs
+            for one in pair.shown
+            if one.answer and not one.going and one.answer not in pair.records
+        ]
+        return [*twice(self.shown(seen)), *twice(held for pair in pairs for held in pair.held()), *lost]
 
-    async def violations(self, client: Client, namespace: str) -> list[str]:
-        return await violations(client, namespace)
+    def litter(self, seen: Snapshot) -> list[str]:
+        """I2: every address object is the one its living claim shows."""
+        answers = {one.name: one.answer for one in self.shown(seen)}
+        records = [(one["spec"]["claim"]["name"], one) for one in seen[kinds.ADDRESS.key]]
+        records += [(one["spec"]["claimRef"]["name"], one) for one in seen[CAPI_ADDRESS.key]]
+        return [
+            f"I2: {one['metadata']['name']} is held for {name}, which shows {answers.get(name)!r}"
+            for name, one in records
+            if answers.get(name) != one["metadata"]["name"]
+        ]
 
-
-async def violations(client: Client, namespace: str) -> list[str]:
-    """I1: no address twice, over both APIs. I2: every address has a living claim that names it."""
-    found: list[str] = []
-    holders: dict[str, list[str]] = defaultdict(list)
-    for resource, claims, ref in (
-        (kinds.ADDRESS, kinds.CLAIM, "claim"),
-        (CAPI_ADDRESS, CAPI_CLAIM, "claimRef"),
-    ):
-        for address in (await client.list(resource, namespace)).items:
-            name = address["spec"][ref]["name"]
-            holders[address["spec"]["address"]].append(f"{claims.kind} {name}")
-            if not await exists(client, claims, name, namespace):
-                found.append(
-                    f"I2: {address['metadata']['name']} is held by nobody: {claims.kind} {name} is gone"
-                )
-    found += [f"I1: {address} has {who}" for address, who in holders.items() if len(who) > 1]
-    return found
+    def used(self, seen: Snapshot) -> int | None:
+        pools = [pool for pool in seen[kinds.POOL.key] if pool["metadata"]["name"] == POOL]
+        return (pools[0].get("status") or {}).get("ipAddresses", {}).get("used") if pools else None
 
 
-async def addresses(client: Client, namespace: str) -> list[Object]:
-    native = (await client.list(kinds.ADDRESS, namespace)).items
-    return [*native, *(await client.list(CAPI_ADDRESS, namespace)).items]
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One API's claims, and its address objects by name."""
+
+    shown: list[Shown]
+    records: dict[str, Object]
+
+    def held(self) -> list[Shown]:
+        """By the address itself, whatever its object is called; only objects that claims show."""
+        named = [one.answer for one in self.shown if not one.going and one.answer in self.records]
+        return [Shown(name, "", self.records[name]["spec"]["address"], False) for name in named]
 
 
-async def exists(client: Client, resource: Resource, name: str, namespace: str) -> bool:
-    try:
-        await client.get(resource, name, namespace)
-    except NotFound:
-        return False
-    return True
+def _pairs(seen: Snapshot) -> tuple[Pair, Pair]:
+    native = Pair([_native(one) for one in seen[kinds.CLAIM.key]], _by_name(seen[kinds.ADDRESS.key]))
+    return native, Pair([_capi(one) for one in seen[CAPI_CLAIM.key]], _by_name(seen[CAPI_ADDRESS.key]))
 
 
-def pool(namespace: str, size: int) -> Object:
-    spec = {
-        "namePrefix": "p",
-        "pools": [{"start": "10.0.0.1", "end": f"10.0.{size // 256}.{size % 256}"}],
-        "prefix": 16,
-    }
-    return _object(kinds.POOL, namespace, POOL, spec)
+def _by_name(objects: list[Object]) -> dict[str, Object]:
+    return {one["metadata"]["name"]: one for one in objects}
 
 
-def claim(namespace: str, name: str) -> Object:
-    return _object(kinds.CLAIM, namespace, name, {"pool": {"name": POOL}})
+def _native(claim: Object) -> Shown:
+    status = claim.get("status") or {}
+    answer = (status.get("address") or {}).get("name", "")
+    return _shown(claim, answer, status.get("errorMessage", ""))
 
 
-def capi_claim(namespace: str, name: str) -> Object:
-    spec = {"poolRef": {"apiGroup": kinds.GROUP, "kind": "IPPool", "name": POOL}}
-    return _object(CAPI_CLAIM, namespace, name, spec)
+def _capi(claim: Object) -> Shown:
+    answer = ((claim.get("status") or {}).get("addressRef") or {}).get("name", "")
+    ready = meta.condition(claim, "Ready") or {}
+    return _shown(claim, answer, ready.get("reason", "") if ready.get("status") == "False" else "")
 
 
-def _object(resource: Resource, namespace: str, name: str, spec: Object) -> Object:
-    meta = {"name": name, "namespace": namespace}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "spec": spec}
+def _shown(claim: Object, answer: str, reason: str) -> Shown:
+    return Shown(claim["metadata"]["name"], meta.uid(claim), answer, meta.is_deleting(claim), reason)

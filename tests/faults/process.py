@@ -1,37 +1,45 @@
 """Operators as real processes that can be killed: forked from a warm server, so that a try costs no start-up.
 
-Killing is SIGKILL to that one process, by its id.
+Signals go to that one process, by its id. A bug may be planted in the child, from here, never in src/.
 """
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from typing import Any
+
+from tests.faults import plants
 
 from berth import log
+from berth.errors import NotLeader
 from berth.run import operate
 from berth.settings import Settings
 
 
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.process"])
-    return context
+def context() -> ForkServerContext:
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["tests.faults.process", "tests.faults.auditor"])
+    return found
 
 
-def _main(settings: Settings, log_file: str) -> None:
-    with Path(log_file).open("a", buffering=1) as stream:
+def _main(settings: Settings, log_file: str, changes: tuple[str, ...]) -> None:
+    for change in changes:
+        plants.PLANTS[change]()
+    with Path(log_file).open("a", buffering=1) as stream, suppress(NotLeader):
         log.configure("debug", stream)
         asyncio.run(operate(settings))
 
 
 @dataclass(slots=True)
-class OperatorProcess:
+class Child:
     process: ForkServerProcess
 
     @property
@@ -43,16 +51,26 @@ class OperatorProcess:
         self.process.kill()
         self.process.join(10)
 
+    def stop(self) -> None:
+        self._send(signal.SIGSTOP)
 
-def start(settings: Settings, log_file: Path) -> OperatorProcess:
-    process = _context().Process(target=_main, args=(settings, str(log_file)), daemon=True)
+    def go_on(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.alive and self.process.pid is not None:
+            os.kill(self.process.pid, number)
+
+
+def start(target: Callable[..., None], *arguments: Any) -> Child:
+    process = context().Process(target=target, args=arguments, daemon=True)
     process.start()
-    return OperatorProcess(process)
+    return Child(process)
 
 
 @asynccontextmanager
-async def operator(settings: Settings, log_file: Path) -> AsyncIterator[OperatorProcess]:
-    running = await asyncio.to_thread(start, settings, log_file)
+async def operator(settings: Settings, log_file: Path, changes: tuple[str, ...] = ()) -> AsyncIterator[Child]:
+    running = await asyncio.to_thread(start, _main, settings, str(log_file), changes)
     try:
         yield running
     finally:

@@ -2,27 +2,29 @@
 
 Plain HTTP on loopback towards us, the administrator's certificate towards the server. Every write is numbered
 and shown to a plan, which may cut it before or after it took effect, answer it itself, hold it up, or kill
-the process that sent it. Reads and watches pass, unless the plan cuts those too. No fault code is in the product.
+the process that sent it. Watches are disturbed by streams.py. No fault code is in the product.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 import yaml
 from aiohttp import web
+from tests.faults.streams import Streams
 
 from berth.devcluster import DevCluster
 from berth.kube import auth
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 HOP = {"transfer-encoding", "connection", "keep-alive", "content-length", "host"}
+CHATTER = ("/events", "/leases")  # written for people and for the election, whatever the leases do
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,14 @@ class Write:
     number: int
     method: str
     path: str
+    at: float = 0.0
 
     def __str__(self) -> str:
         return f"#{self.number} {self.method} {self.path}"
+
+    @property
+    def counts(self) -> bool:
+        return not any(part in self.path for part in CHATTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +49,20 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Close the connection without an answer; `after`: the server has acted."""
-
-    after: bool = False
+    """Close the connection without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Answer in the server's place; it never sees the request."""
+    """Answer in the server's place."""
 
     status: int
     reason: str
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Verdict = Pass | Cut | Say
-Before = Callable[[Write], Awaitable[Verdict]]
-After = Callable[[Write], Awaitable[Verdict]]
+Ask = Callable[[Write], Awaitable[Verdict]]
 
 
 async def let_through(write: Write) -> Verdict:
@@ -67,22 +71,23 @@ async def let_through(write: Write) -> Verdict:
 
 @dataclass(slots=True)
 class Plan:
-    """What happens to writes, and to the lines of watches. The default passes everything."""
+    """What happens to a write before the server sees it, and after it has acted. The default passes all."""
 
-    before: Before = let_through
-    after: After = let_through
-    watch_line: Callable[[bytes], bytes | None] = lambda line: line  # None: cut the stream here
+    before: Ask = let_through
+    after: Ask = let_through
 
 
 class FaultProxy:
     def __init__(self, cluster: DevCluster, home: Path) -> None:
         self.plan = Plan()
         self.writes: list[Write] = []
+        self.answers: dict[int, int] = {}  # status by number of the write, where the server was asked
         self.kubeconfig = home / f"proxied-{id(self):x}.yaml"
+        self.streams = Streams()
+        self._is_away = False
         self._server = cluster.api_url
         self._credentials = auth.load(cluster.kubeconfig)
         self._session: aiohttp.ClientSession
-        self._streams: set[asyncio.Transport] = set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FaultProxy]:
@@ -92,21 +97,25 @@ class FaultProxy:
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as self._session:
             app = web.Application(client_max_size=16 << 20)
             app.router.add_route("*", "/{path:.*}", self._handle)
-            runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+            runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
             self._write_kubeconfig(runner.addresses[0][1])
             try:
                 yield self
             finally:
-                self.cut_streams()
+                self.streams.cut()
                 await runner.cleanup()
 
-    def cut_streams(self) -> None:
-        """End every open watch without a word."""
-        for transport in list(self._streams):
-            transport.abort()
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Nothing gets through meanwhile."""
+        self._is_away = True
+        self.streams.cut()
+        try:
+            yield
+        finally:
+            self._is_away = False
 
     def _write_kubeconfig(self, port: int) -> None:
         named = {"name": "proxied"}
@@ -121,67 +130,65 @@ class FaultProxy:
         self.kubeconfig.write_text(yaml.safe_dump(content))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if request.method not in WRITES:
-            return await self._read(request)
-        write = Write(len(self.writes), request.method, request.path)
+        if self._is_away:
+            return cut(request)
+        try:
+            if request.method in WRITES:
+                return await self._write(request)
+            if request.query.get("watch") == "true":
+                return await self._watch(request)
+            return await self._forward(request)
+        except aiohttp.ClientError:  # the server is away: so are we
+            return cut(request)
+
+    async def _write(self, request: web.Request) -> web.StreamResponse:
+        write = Write(len(self.writes), request.method, request.path, time.monotonic())
         self.writes.append(write)
         verdict = await self.plan.before(write)
         if isinstance(verdict, Pass):
             answer = await self._forward(request)
+            self.answers[write.number] = answer.status
             verdict = await self.plan.after(write)
             if isinstance(verdict, Pass):
                 return answer
-        return self._disturb(request, verdict)
-
-    def _disturb(self, request: web.Request, verdict: Verdict) -> web.StreamResponse:
-        if isinstance(verdict, Say):
-            body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": verdict.status}
-            body |= {"reason": verdict.reason, "message": "said by the fault proxy"}
-            return web.json_response(body, status=verdict.status, headers=verdict.headers)
-        assert request.transport is not None
-        request.transport.abort()
-        return web.Response(status=500)
+        return say(verdict) if isinstance(verdict, Say) else cut(request)
 
     async def _forward(self, request: web.Request) -> web.Response:
         async with self._session.request(
             request.method,
             self._server + request.raw_path,
-            data=await request.read(),
-            headers=_headers(request),
+            data=await request.read() or None,
+            headers=_kept(request.headers),
+            skip_auto_headers=("Content-Type", "User-Agent"),
         ) as answer:
             return web.Response(status=answer.status, body=await answer.read(), headers=_kept(answer.headers))
 
-    async def _read(self, request: web.Request) -> web.StreamResponse:
-        if request.query.get("watch") != "true":
-            return await self._forward(request)
-        assert request.transport is not None
-        transport = request.transport
-        self._streams.add(transport)
-        try:
-            return await self._watch(request)
-        finally:
-            self._streams.discard(transport)
-
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        timeout = aiohttp.ClientTimeout(total=None)
+        if (instead := self.streams.instead()) is not None:
+            return instead
         async with self._session.get(
-            self._server + request.raw_path, headers=_headers(request), timeout=timeout, read_bufsize=1 << 22
+            self._server + request.raw_path,
+            headers=_kept(request.headers),
+            timeout=aiohttp.ClientTimeout(total=None),
+            read_bufsize=1 << 22,
         ) as answer:
             response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
             await response.prepare(request)
-            async for line in answer.content:
-                passed = self.plan.watch_line(line)
-                if passed is None:
-                    assert request.transport is not None
-                    request.transport.abort()
-                    break
-                await response.write(passed)
+            await self.streams.carry(request, response, answer.content)
             return response
 
 
-def _headers(request: web.Request) -> dict[str, str]:
-    return {name: value for name, value in request.headers.items() if name.lower() not in HOP}
+def say(verdict: Say) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": verdict.status}
+    body |= {"reason": verdict.reason, "message": "said by the fault proxy"}
+    return web.json_response(body, status=verdict.status, headers=verdict.headers)
 
 
-def _kept(headers: object) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in HOP}  # type: ignore[attr-defined]
+def cut(request: web.Request) -> web.Response:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in HOP}

@@ -1,0 +1,82 @@
+"""The auditor: a process of its own that looks at the API server every 100 ms while a storm runs.
+
+    python -m tests.faults.auditor KUBECONFIG DIALECT NAMESPACE
+
+It reads a snapshot of one revision and checks what must hold at any moment: no address has two holders, what
+a claim shows is there, and no answer changes. One JSON line a look; one that sees a violation names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from tests.faults.process import start
+from tests.faults.trade import Market
+from tests.faults.trades import TRADES
+
+from berth.errors import KubeError
+from berth.kube import auth
+from berth.kube.client import Client
+
+EVERY_SECONDS = 0.1
+
+
+async def audit(kubeconfig: Path, dialect: str, namespace: str, out: TextIO) -> None:
+    async with Client(auth.load(kubeconfig), user_agent="auditor", timeout_seconds=5.0) as client:
+        market = Market(TRADES[dialect](), client, namespace)
+        while True:
+            await _look(market, out)
+            await asyncio.sleep(EVERY_SECONDS)
+
+
+async def _look(market: Market, out: TextIO) -> None:
+    try:
+        wrong = market.wrong(await market.snapshot())
+    except KubeError:
+        return  # the server is away, which may well be the fault of the row
+    json.dump(wrong, out)
+    out.write("\n")
+    out.flush()
+
+
+@dataclass(slots=True)
+class Report:
+    looks: int = 0
+    violations: tuple[str, ...] = ()
+
+
+@asynccontextmanager
+async def audited(kubeconfig: Path, market: Market, home: Path) -> AsyncIterator[Report]:
+    """The auditor beside what happens in the block; the report is complete when the block is left."""
+    report, lines = Report(), home / f"audit-{market.namespace}.jsonl"
+    child = await asyncio.to_thread(
+        start, _main, str(kubeconfig), market.trade.dialect, market.namespace, str(lines)
+    )
+    try:
+        yield report
+    finally:
+        await asyncio.to_thread(child.kill)
+        _read(lines, report)
+
+
+def _read(lines: Path, report: Report) -> None:
+    texts = lines.read_text().splitlines() if lines.exists() else []
+    looks = [json.loads(text) for text in texts if text.endswith("]")]
+    report.looks = len(looks)
+    report.violations = tuple(dict.fromkeys(f"seen meanwhile: {one}" for look in looks for one in look))
+
+
+def _main(kubeconfig: str, dialect: str, namespace: str, lines: str) -> None:
+    with Path(lines).open("w") as out:
+        asyncio.run(audit(Path(kubeconfig), dialect, namespace, out))
+
+
+if __name__ == "__main__":
+    asyncio.run(audit(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.stdout))

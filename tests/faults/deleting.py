@@ -1,0 +1,94 @@
+"""T22 and T23: deleted and made again, held by others while it goes, deleted while nobody is there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tests.faults.churn import Churn
+from tests.faults.row import Tally
+from tests.faults.stage import Stage, until
+from tests.faults.trade import Market, Trade
+
+from berth.errors import AlreadyExists
+
+HOLDS = "example.com/in-use"
+GONE_SECONDS = 60.0
+
+
+async def recreated(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
+    """T22: the same name again, as soon as the API server takes it; the pool is just large enough."""
+    async with stage.market(trade, 4) as market, stage.operator(market):
+        churn = Churn(market, stage.random, 4)
+        churn.alive = ["a1", "a2"]
+        for name in churn.alive:
+            await market.ask(name)
+        for _ in range(times):
+            name = stage.random.choice(churn.alive)
+            if stage.random.random() < 0.5:
+                await market.drop(name)
+            await _again(market, name)
+            tally.add(await churn.settle(GONE_SECONDS))
+
+
+async def _again(market: Market, name: str) -> None:
+    await market.drop(name)
+
+    async def is_made() -> bool:
+        with suppress(AlreadyExists):
+            await market.ask(name)
+            return True
+        return False
+
+    assert await until(is_made, GONE_SECONDS), f"I8: {name} never went"
+
+
+async def held_by_another(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
+    """T22: who deletes a claim that someone else's finalizer holds keeps its address until that goes."""
+    async with stage.market(trade, 3) as market, stage.operator(market):
+        for number in range(times):
+            churn = Churn(market, stage.random, 3)
+            churn.alive = [f"a{number}-0", f"a{number}-1"]
+            await market.ask(churn.alive[0], finalizers=[HOLDS])
+            await market.ask(churn.alive[1])
+            found = await churn.settle()
+            tally.add([*found, *await _held(market, churn, churn.alive[0])])
+
+
+async def _held(market: Market, churn: Churn, name: str) -> list[str]:
+    address = (await market.shown())[name].answer
+    await market.drop(name)
+    newcomers = [f"{name}-n{number}" for number in range(2)]
+    for newcomer in newcomers:
+        await market.ask(newcomer)
+    await until(lambda: _is_told(market, newcomers), 10)
+    shown = await market.shown()
+    found = [f"I1: {address} of {name} went to {one}" for one in newcomers if shown[one].answer == address]
+    await _let_go(market, name)
+    churn.alive = [churn.alive[1], *newcomers]
+    found += await churn.settle(GONE_SECONDS)
+    await churn.drop(3)
+    return [*found, *await churn.settle(GONE_SECONDS)]
+
+
+async def _is_told(market: Market, names: list[str]) -> bool:
+    """One gets what is free, the other hears why it waits."""
+    shown = await market.shown()
+    return all(shown[name].answer or shown[name].reason for name in names)
+
+
+async def _let_go(market: Market, name: str) -> None:
+    resource, _ = market.trade.claim(name)
+    found = await market.client.get(resource, name, market.namespace)
+    left = [one for one in found["metadata"]["finalizers"] if one != HOLDS]
+    await market.client.patch(resource, name, {"metadata": {"finalizers": left}}, market.namespace)
+
+
+async def while_away(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
+    """T23: the operator is killed, claims go and come, the next one cleans up within a minute."""
+    async with stage.market(trade, 12) as market:
+        churn = Churn(market, stage.random, 8)
+        for _ in range(times):
+            async with stage.operator(market):
+                tally.add(await churn.settle(GONE_SECONDS))
+                await churn.run(6)
+            await churn.run(6)

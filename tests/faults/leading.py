@@ -1,0 +1,74 @@
+"""T07: the leader is stopped (SIGSTOP) past its lease and goes on (SIGCONT) after another took over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+from tests.faults.churn import Churn
+from tests.faults.process import Child
+from tests.faults.proxy import FaultProxy
+from tests.faults.row import Tally
+from tests.faults.stage import Stage, until
+from tests.faults.trade import Market, Trade
+
+LEASE_SECONDS = 2.0
+TAKEOVER_SECONDS = 1.5 * LEASE_SECONDS
+AT_ONCE = 3
+
+
+async def leader_stopped(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one() -> None:
+        async with turn, stage.market(trade, 40) as market:
+            tally.add(await _stopped(stage, market))
+
+    await asyncio.gather(*(one() for _ in range(times)))
+
+
+async def _stopped(stage: Stage, market: Market) -> list[str]:
+    async with AsyncExitStack() as stack:
+        leader, its_proxy = await _start(stage, market, stack)
+        churn = Churn(market, stage.random, 20)
+        await churn.ask(5)
+        found = await churn.settle()
+        _, other = await _start(stage, market, stack)
+        assert await until(lambda: _watches(other), 10)
+        leader.stop()
+        stopped_at = time.monotonic()
+        await churn.ask(5)
+        found += await churn.settle()
+        took = next((write.at for write in other.writes if write.counts), stopped_at) - stopped_at
+        if took > TAKEOVER_SECONDS + 1.0:  # the server keeps whole seconds of a lease
+            found.append(f"takeover took {took:.1f} s")
+        return [*found, *await _goes_on(leader, its_proxy, churn)]
+
+
+async def _goes_on(leader: Child, proxy: FaultProxy, churn: Churn) -> list[str]:
+    """It may finish no write and must end; what it had sent before it was stopped does not count."""
+    before = [write for write in proxy.writes if write.counts]
+    leader.go_on()
+    await churn.ask(5)
+    await churn.drop(3)
+    ended = await until(lambda: _has_ended(leader), 10)
+    late = [str(write) for write in proxy.writes if write.counts and write not in before]
+    found = [f"the former leader wrote {late}"] if late else []
+    return [*found, *([] if ended else ["the former leader did not end"]), *await churn.settle()]
+
+
+async def _start(stage: Stage, market: Market, stack: AsyncExitStack) -> tuple[Child, FaultProxy]:
+    proxy = await stack.enter_async_context(stage.proxy())
+    running = stage.operator(
+        market, proxy, leader_elect=True, lease_namespace=market.namespace, lease_seconds=LEASE_SECONDS
+    )
+    return await stack.enter_async_context(running), proxy
+
+
+async def _watches(proxy: FaultProxy) -> bool:
+    return len(proxy.streams) > 1
+
+
+async def _has_ended(child: Child) -> bool:
+    return not child.alive

@@ -1,0 +1,83 @@
+"""T13 and T14: answers that refuse, throttle or never come, between the operator and its API server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from random import Random
+
+from tests.faults.churn import Churn
+from tests.faults.proxy import Ask, Cut, FaultProxy, Pass, Plan, Say, Verdict, Write
+from tests.faults.row import Tally
+from tests.faults.stage import Stage, falls_silent
+from tests.faults.storms import watched
+from tests.faults.trade import Trade
+
+CONFLICT_SECONDS = 10.0
+WRITES_A_SECOND = 5.0
+
+
+async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
+    """T13: half of all writes are refused with 409 for a while; nobody is written to in a fury."""
+    for _ in range(times):
+        async with stage.market(trade, 40) as market, stage.proxy() as proxy, stage.operator(market, proxy):
+            churn = Churn(market, stage.random, 20)
+            proxy.plan = Plan(before=_half_of_them(stage.random))
+            started_at = time.monotonic()
+            while time.monotonic() - started_at < CONFLICT_SECONDS:
+                await churn.run(1, 0.1)
+            proxy.plan = Plan()
+            busiest = _busiest(proxy, started_at, time.monotonic())
+            tally.add([*await churn.settle(), *busiest, *await falls_silent(proxy, 2.0, 15.0)])
+
+
+def _half_of_them(random: Random) -> Ask:
+    async def refuse(write: Write) -> Verdict:
+        return Say(409, "Conflict") if write.counts and random.random() < 0.5 else Pass()
+
+    return refuse
+
+
+def _busiest(proxy: FaultProxy, since: float, until: float) -> list[str]:
+    """Objects that were written to more often than five times a second, all the time through."""
+    counts: dict[str, int] = defaultdict(int)
+    for write in proxy.writes:
+        if write.counts and write.method != "POST" and since <= write.at <= until:
+            counts[write.path.removesuffix("/status")] += 1
+    most = WRITES_A_SECOND * (until - since)
+    return [f"{path} was written {count} times" for path, count in counts.items() if count > most]
+
+
+async def lost_answers(stage: Stage, tally: Tally, writes: int, trade: Trade) -> None:
+    """T14: 429, 5xx and answers cut off after the fact, at 1 to 30 %; two operators, so that blind undoing
+    would hit another's lease."""
+    async with AsyncExitStack() as stack:
+        market = await stack.enter_async_context(stage.market(trade, 60))
+        await stack.enter_async_context(watched(stage, market, tally))
+        proxies = [await stack.enter_async_context(stage.proxy()) for _ in range(2)]
+        for proxy in proxies:
+            proxy.plan = _unreliable(stage.random, stage.random.uniform(0.01, 0.3))
+            await stack.enter_async_context(stage.operator(market, proxy))
+        churn = Churn(market, stage.random, 40)
+        while tally.tried < writes:
+            await churn.run(20)
+            tally.tried = sum(len(proxy.writes) for proxy in proxies)
+            await asyncio.sleep(0.1)
+        for proxy in proxies:
+            proxy.plan = Plan()
+        tally.violations += await churn.settle(60.0)
+
+
+def _unreliable(random: Random, share: float) -> Plan:
+    async def before(write: Write) -> Verdict:
+        if random.random() >= share / 2:
+            return Pass()
+        throttled = Say(429, "TooManyRequests", {"Retry-After": "1"})
+        return random.choice((throttled, Say(500, "InternalError"), Say(503, "ServiceUnavailable"), Cut()))
+
+    async def after(write: Write) -> Verdict:
+        return random.choice((Cut(), Say(504, "Timeout"))) if random.random() < share / 2 else Pass()
+
+    return Plan(before, after)

@@ -1,0 +1,43 @@
+"""A row of the fault matrix: what is done how often, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from tests.faults.stage import Stage
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one run of a row tried and found."""
+
+    tried: int = 0
+    violations: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, found: list[str], what: str = "") -> None:
+        self.tried += 1
+        self.violations += [f"{what}: {one}" if what else one for one in found]
+
+
+Play = Callable[[Stage, Tally, int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`short` is the number for every change, `long` the one for a long run; `play` tries that often."""
+
+    id: str
+    fault: str
+    short: int
+    long: int
+    play: Play
+
+    async def run(self, stage: Stage, tries: int) -> Tally:
+        tally = Tally()
+        started_at = time.monotonic()
+        await self.play(stage, tally, tries)
+        tally.seconds = time.monotonic() - started_at
+        return tally

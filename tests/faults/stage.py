@@ -1,0 +1,95 @@
+"""Where rows play: one control plane, an administrator's client, a directory, a seed, and what is planted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.faults.process import Child, operator
+from tests.faults.proxy import FaultProxy
+from tests.faults.trade import Market, Trade
+from tests.support.cluster import make_namespace
+
+from berth.devcluster import DevCluster
+from berth.kube.client import Client
+from berth.settings import Settings
+
+LOOK_SECONDS = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    cluster: DevCluster
+    client: Client
+    home: Path
+    random: Random = field(default_factory=Random)
+    planted: tuple[str, ...] = ()  # bugs and scaled clocks, by their names in plants.py
+
+    def with_plants(self, *names: str) -> Stage:
+        return replace(self, planted=(*self.planted, *names))
+
+    @asynccontextmanager
+    async def market(self, trade: Trade, size: int) -> AsyncIterator[Market]:
+        """A fresh namespace with a pool of this size."""
+        namespace = await make_namespace(self.cluster, "fault")
+        await trade.open(self.client, namespace, size)
+        try:
+            yield Market(trade, self.client, namespace)
+        finally:
+            await trade.close(self.client, namespace)
+
+    @asynccontextmanager
+    async def proxy(self) -> AsyncIterator[FaultProxy]:
+        async with FaultProxy(self.cluster, self.home).running() as running:
+            yield running
+
+    @asynccontextmanager
+    async def operator(
+        self, market: Market, proxy: FaultProxy | None = None, **settings: Any
+    ) -> AsyncIterator[Child]:
+        chosen = Settings(
+            kubeconfig=proxy.kubeconfig if proxy else self.cluster.kubeconfig,
+            dialects=(market.trade.dialect,),
+            namespace=market.namespace,
+            **settings,
+        )
+        async with operator(chosen, self.log_of(market), self.planted) as running:
+            yield running
+
+    @asynccontextmanager
+    async def operators(self, market: Market, count: int) -> AsyncIterator[list[Child]]:
+        async with AsyncExitStack() as stack:
+            yield [await stack.enter_async_context(self.operator(market)) for _ in range(count)]
+
+    def log_of(self, market: Market) -> Path:
+        return self.home / f"{market.namespace}.log"
+
+
+async def until(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    """Look until it is so; False if it never was in time."""
+    deadline = time.monotonic() + seconds
+    while not await check():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(LOOK_SECONDS)
+    return True
+
+
+async def falls_silent(proxy: FaultProxy, quiet_seconds: float, within_seconds: float) -> list[str]:
+    """I5: after convergence there is a window without writes. Returns what was written too late."""
+    deadline = time.monotonic() + within_seconds
+
+    async def is_quiet() -> bool:
+        last = max((write.at for write in proxy.writes if write.counts), default=0.0)
+        return time.monotonic() - last >= quiet_seconds
+
+    if await until(is_quiet, within_seconds):
+        return []
+    late = [str(write) for write in proxy.writes if write.counts and write.at > deadline - quiet_seconds]
+    return [f"I5: still writing: {late[-5:]}"]

@@ -1,0 +1,92 @@
+"""Many at once: T08 several operators without election, T31 pool edits under load, T33 a line before an
+empty pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.faults.auditor import audited
+from tests.faults.churn import Churn
+from tests.faults.row import Tally
+from tests.faults.stage import Stage, until
+from tests.faults.trade import Market, Trade
+
+CLAIMS = 200
+SETTLE_SECONDS = 60.0
+LINE_SECONDS = 5.0
+
+
+async def several_operators(stage: Stage, tally: Tally, rounds: int, trade: Trade) -> None:
+    """T08: three operators, nobody leads; 200 claims come at once, and go."""
+    async with stage.market(trade, round(CLAIMS * 1.6)) as market, watched(stage, market, tally):
+        async with stage.operators(market, 3):
+            churn = Churn(market, stage.random, CLAIMS)
+            for number in range(rounds):
+                await churn.ask(CLAIMS)
+                tally.add(await churn.settle(SETTLE_SECONDS), f"round {number}")
+                await churn.drop(CLAIMS)
+            tally.violations += await churn.settle(SETTLE_SECONDS)
+
+
+async def pool_edits(stage: Stage, tally: Tally, edits: int, trade: Trade) -> None:
+    """T31: the pool shrinks and grows while claims come and go; nobody's address changes."""
+    async with stage.market(trade, 40) as market, watched(stage, market, tally), stage.operator(market):
+        churn = Churn(market, stage.random, 30)
+        async with asyncio.TaskGroup() as group:
+            load = group.create_task(churn.go_on())
+            for _ in range(edits):
+                await trade.resize(stage.client, market.namespace, stage.random.randint(1, 60))
+                await asyncio.sleep(stage.random.uniform(0.02, 0.15))
+                tally.add(market.wrong(await market.snapshot()))
+            load.cancel()
+        await trade.resize(stage.client, market.namespace, 80)
+        tally.violations += await churn.settle()
+
+
+async def line_at_an_empty_pool(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
+    """T33: 200 claims wait; the 200 who have everything go; all are served in five seconds, none made anew."""
+    async with stage.market(trade, CLAIMS * 2) as market, stage.operator(market):
+        for _ in range(times):
+            churn = Churn(market, stage.random, CLAIMS)
+            await churn.ask(CLAIMS)
+            tally.violations += await churn.settle(SETTLE_SECONDS)
+            seen = market.trade.used(await market.snapshot())
+            await trade.resize(stage.client, market.namespace, seen or CLAIMS)
+            tally.add(await _release_all(market, churn))
+            await trade.resize(stage.client, market.namespace, CLAIMS * 2)
+            await churn.drop(CLAIMS)
+            tally.violations += await churn.settle(SETTLE_SECONDS)
+
+
+async def _release_all(market: Market, holders: Churn) -> list[str]:
+    waiting = [f"a{number}" for number in range(10_000, 10_000 + CLAIMS)]
+    held = list(holders.alive)
+    await asyncio.gather(*(market.ask(name) for name in waiting))
+    uids = {name: one.uid for name, one in (await market.shown()).items() if name in waiting}
+    await asyncio.gather(*(market.drop(name) for name in held))
+    holders.alive = waiting
+    assert await until(lambda: _are_gone(market, held), SETTLE_SECONDS)
+    started_at = time.monotonic()
+    found = await holders.settle(SETTLE_SECONDS)
+    took = time.monotonic() - started_at
+    after = {name: one.uid for name, one in (await market.shown()).items() if name in waiting}
+    late = [f"all were served only after {took:.1f} s"] if took > LINE_SECONDS else []
+    return [*found, *late, *([] if after == uids else ["claims were made anew"])]
+
+
+async def _are_gone(market: Market, names: list[str]) -> bool:
+    return not set(names) & set(await market.shown())
+
+
+@asynccontextmanager
+async def watched(stage: Stage, market: Market, tally: Tally) -> AsyncIterator[None]:
+    """With the auditor beside it; what it saw is the row's."""
+    async with audited(stage.cluster.kubeconfig, market, stage.home) as report:
+        yield
+    tally.violations += report.violations
+    if not report.looks:
+        tally.violations.append("the auditor saw nothing")

@@ -1,0 +1,105 @@
+"""What can happen to watches on their way through the fault proxy.
+
+Open streams are cut, ended by words of ours, or left half open; those that are asked for next are answered
+with nothing, or with 410. Everything the server says in the meantime is lost, as it is in a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+
+HALF_A_LINE = b'{"type":"MODIFIED","object":{"apiVersion":"v1","metadata":{"na'
+
+
+def error_event(code: int, reason: str) -> bytes:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return (
+        json.dumps({"type": "ERROR", "object": {**status, "message": "said by the proxy"}}).encode() + b"\n"
+    )
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    request: web.Request
+    response: web.StreamResponse
+    half_open: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def abort(self) -> None:
+        if self.request.transport is not None:
+            self.request.transport.abort()
+
+
+class Streams:
+    def __init__(self) -> None:
+        self._open: set[Stream] = set()
+        self._instead: list[web.Response] = []  # for the next watches that are asked for
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    # Faults
+
+    def cut(self) -> None:
+        """End every open watch without a word."""
+        for stream in list(self._open):
+            stream.abort()
+
+    async def end_with(self, words: bytes, *, cleanly: bool) -> None:
+        """Say this on every open watch, then end it: properly, or in the middle of the line."""
+        for stream in list(self._open):
+            try:
+                await stream.response.write(words)
+            except ConnectionError:
+                continue
+            if not cleanly:
+                stream.abort()
+            stream.ended.set()
+
+    def leave_half_open(self) -> None:
+        """From now on nothing more comes on the open watches, and nobody says that they are dead."""
+        for stream in self._open:
+            stream.half_open = True
+
+    def answer_next(self, watches: int, status: int) -> None:
+        """The next so many watches get this status and no event: 200 is an empty stream."""
+        gone = json.loads(error_event(status, "Expired"))["object"]
+        for _ in range(watches):
+            self._instead.append(
+                web.Response(status=200) if status == 200 else web.json_response(gone, status=status)
+            )
+
+    def heal(self) -> None:
+        self._instead.clear()
+
+    # What the proxy asks
+
+    def instead(self) -> web.Response | None:
+        return self._instead.pop() if self._instead else None
+
+    async def carry(
+        self, request: web.Request, response: web.StreamResponse, content: aiohttp.StreamReader
+    ) -> None:
+        stream = Stream(request, response)
+        self._open.add(stream)
+        reading = asyncio.create_task(self._pump(stream, content))
+        ending = asyncio.create_task(stream.ended.wait())
+        try:
+            await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._open.discard(stream)
+            ending.cancel()
+            reading.cancel()
+            await asyncio.gather(reading, ending, return_exceptions=True)
+
+    async def _pump(self, stream: Stream, content: aiohttp.StreamReader) -> None:
+        async for line in content:
+            if not stream.half_open:
+                await stream.response.write(line)
+        if stream.half_open:
+            await stream.ended.wait()

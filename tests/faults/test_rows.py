@@ -1,0 +1,18 @@
+"""Every row of the bench with its short number: no violation."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.row import Row
+from tests.faults.rows import ROWS
+from tests.faults.stage import Stage
+
+pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("row", ROWS, ids=[row.id.replace(" ", "-") for row in ROWS])
+async def test_no_violation(stage: Stage, seed: int, row: Row) -> None:
+    tally = await row.run(stage, row.short)
+    assert tally.tried >= row.short
+    assert not tally.violations, f"seed {seed}, {tally.tried} tried: {tally.violations[:10]}"

@@ -1,0 +1,72 @@
+"""T12: everything that can happen to a watch; what was missed meanwhile is found within ten seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from tests.faults.churn import Churn
+from tests.faults.proxy import FaultProxy
+from tests.faults.row import Tally
+from tests.faults.stage import Stage, falls_silent
+from tests.faults.streams import HALF_A_LINE, error_event
+from tests.faults.trade import Trade
+
+FOUND_SECONDS = 10.0
+Fault = Callable[[FaultProxy], Awaitable[None]]
+
+
+async def cut(proxy: FaultProxy) -> None:
+    proxy.streams.cut()
+
+
+async def half_open(proxy: FaultProxy) -> None:
+    proxy.streams.leave_half_open()
+
+
+async def gone_event(proxy: FaultProxy) -> None:
+    await proxy.streams.end_with(error_event(410, "Expired"), cleanly=True)
+
+
+async def error_event_500(proxy: FaultProxy) -> None:
+    await proxy.streams.end_with(error_event(500, "InternalError"), cleanly=True)
+
+
+async def cut_line(proxy: FaultProxy) -> None:
+    await proxy.streams.end_with(HALF_A_LINE, cleanly=False)
+
+
+async def ends_in_a_line(proxy: FaultProxy) -> None:
+    await proxy.streams.end_with(HALF_A_LINE, cleanly=True)
+
+
+async def empty_answers(proxy: FaultProxy) -> None:
+    proxy.streams.answer_next(2 * len(proxy.streams), 200)
+    proxy.streams.cut()
+
+
+async def gone_answers(proxy: FaultProxy) -> None:
+    proxy.streams.answer_next(len(proxy.streams), 410)
+    proxy.streams.cut()
+
+
+FAULTS: tuple[Fault, ...] = (
+    *(cut, half_open, gone_event, error_event_500),
+    *(cut_line, ends_in_a_line, empty_answers, gone_answers),
+)
+
+
+async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> None:
+    scaled = stage.with_plants("two seconds of silence are enough")
+    async with scaled.market(trade, 30) as market, scaled.proxy() as proxy:
+        async with scaled.operator(market, proxy):
+            churn = Churn(market, stage.random, 12)
+            await churn.ask(4)
+            tally.violations += await churn.settle()
+            for number in range(tries):
+                fault = FAULTS[number % len(FAULTS)]
+                await fault(proxy)
+                await churn.step()
+                await churn.step()
+                tally.add(await churn.settle(FOUND_SECONDS), fault.__name__)
+                proxy.streams.heal()
+            tally.violations += await falls_silent(proxy, 2.0, 15.0)
