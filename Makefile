@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long check format lint types layers unit bench lock manifests clean
+.PHONY: help setup run test test-long check format lint types layers unit bench lock manifests wheels sbom clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -66,5 +66,16 @@ manifests: setup ## write deploy/ anew
 	$(BIN)/berth manifests kustomize --into deploy/kustomize
 	$(BIN)/berth manifests clusterctl --into deploy/clusterctl
 
+# For another Python or system: make wheels WHEELS_FOR="--python-version 3.12 --platform manylinux_2_28_aarch64"
+WHEELS_FOR ?=
+wheels: setup ## carry every wheel of the lock file, and Berth's own, in ./wheels: for networks without internet
+	rm -rf wheels
+	$(BIN)/pip download --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: $(WHEELS_FOR) \
+	  --requirement requirements.lock --dest wheels
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir wheels .
+
+sbom: ## write sbom.cdx.json: the bill of materials, CycloneDX, from the lock file
+	$(PYTHON) tools/supply.py sbom requirements.lock > sbom.cdx.json
+
 clean: ## remove what the targets above made here (not the cache of the control plane)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build wheels sbom.cdx.json
