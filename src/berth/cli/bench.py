@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from berth.bench import control, engine, metal3
+from berth.bench import control, engine, kubipam, metal3
 
 HELP = """
 The benchmarks, one JSON object a line: bench, n, per_s, and where they apply ceiling_per_s, ratio, p50_ms,
@@ -61,6 +61,12 @@ def capi(sizes: Sizes = "200,1000") -> None:
     _print(metal3.run_capi(_sizes(sizes)))
 
 
+@app.command("kubipam")
+def kubipam_(sizes: Sizes = "200,1000") -> None:
+    """IPAMRequests served a second, beside the ceiling for the same writes."""
+    _print(kubipam.run(_sizes(sizes)))
+
+
 @app.command()
 def ceiling(
     n: Annotated[int, typer.Option(help="Claims.")] = 1000,
@@ -78,6 +84,7 @@ def all_() -> None:
         control.run,
         metal3.run,
         metal3.run_capi,
+        kubipam.run,
     )
     for run in every:
         _print(run())

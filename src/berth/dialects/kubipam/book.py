@@ -114,7 +114,6 @@ class Book:
         except Lost as error:
             opened.lost(uid, block)
             raise Conflict(409, f"{block} was granted by someone else") from error
-        self._ranges.count(opened)
         self._tell(opened, "allocation", f"cidr {block} allocated")
 
     async def _settle(self, opened: OpenRange, uid: str, block: Block) -> None:

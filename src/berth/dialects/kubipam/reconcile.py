@@ -134,11 +134,17 @@ class _Wiring:
             self._warnings.event(obj, "Warning", "allocation", str(status.get("message")))
 
     def _count(self, old: Object | None, new: Object | None) -> None:
-        for request, step in ((old, -1), (new, 1)):
-            if request is not None:
-                state = (request.get("status") or {}).get("state") or "New"
+        before, after = _state(old), _state(new)
+        if before == after:
+            return
+        for state, step in ((before, -1), (after, 1)):
+            if state:
                 self._states[state] += step
                 self._kit.metrics.claims("kubipam", state, self._states[state])
+
+
+def _state(request: Object | None) -> str:
+    return "" if request is None else (request.get("status") or {}).get("state") or "New"
 
 
 def _differs(old: Object, new: Object) -> bool:
