@@ -12,8 +12,8 @@ from tests.support.eventually import eventually
 from berth.errors import StoreDown, Taken, UserError
 from berth.store.engine import Engine, Transaction, connect, sqlite_path, without_password
 from berth.store.migrate import migrate, migrations
-from berth.store.rows import INSERT_ADDRESS
 from berth.store.sqlite import statements, translated
+from berth.store.statement import INSERT_ADDRESS
 
 POOL = "INSERT INTO pools (key, zone, family) VALUES ('inet/4', 'inet', 4)"
 ROW = ("192.0.2.1", "inet/4", "u", "k", b"s", b"d", 1)

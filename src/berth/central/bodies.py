@@ -4,6 +4,7 @@ framework's own validation stays out of the way, and no message repeats what a c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ UNPARSABLE = "Could not parse incomming request"
 FAMILIES = {"ipv4": Family.V4, "ipv6": Family.V6}
 NAMES = ("service_name", "namespace_id", "cluster_id")
 NAME_LIMIT = 512
+CONTROL = re.compile(r"[\x00-\x1f]")
 SECRET_LENGTH = range(8, 65)
 T = TypeVar("T")
 
@@ -157,7 +159,7 @@ def _faults(sent: Fields) -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    return 0 < len(text) <= NAME_LIMIT and not any(ord(character) < 32 for character in text)
+    return 0 < len(text) <= NAME_LIMIT and not CONTROL.search(text)
 
 
 def _otherwise(zone: str, family: Family, zones: Zones) -> Refused | None:

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -35,13 +36,18 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """One short text for the triple; lengths are hashed too, so parts never run into each other."""
-        digest = hashlib.blake2b(digest_size=16)
-        for part in (self.service_name, self.namespace_id, self.cluster_id):
-            encoded = part.encode()
-            digest.update(len(encoded).to_bytes(4, "big"))
-            digest.update(encoded)
-        return digest.hexdigest()
+        """One short text for the triple."""
+        return _key(self.service_name, self.namespace_id, self.cluster_id)
+
+
+@lru_cache(maxsize=4096)
+def _key(*parts: str) -> str:
+    """Lengths are hashed too, so that parts never run into each other."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(4, "big") + encoded)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from berth.leasing import holders
 from berth.leasing.holders import Entry, HolderReason
-from berth.store import rows
-from berth.store.engine import Transaction
+from berth.store import rows, statement
+from berth.store.engine import Changes, Transaction
 from berth.store.memory import Memory
 from berth.store.rows import AddressRow, Event, HolderRow
 from berth.store.secrets import Pepper, Secret
@@ -53,11 +53,11 @@ class Book:
 
     async def read(self, tx: Transaction, wishes: Sequence[Wish]) -> None:
         identities = list({wish.entry.identity.key for wish in wishes})
-        for row in await rows.holders_by(tx, "identity", identities):
-            self._remember(row)
-        named = {wish.address for wish in wishes if wish.address} | {address for address, _ in self.entries}
-        if named:
-            self.stored = {row.address: row for row in await rows.addresses(tx, list(named))}
+        named = list({wish.address for wish in wishes if wish.address})
+        for address, holder in await rows.concerned(tx, identities, named):
+            self.stored[address.address] = address
+            if holder is not None:
+                self._remember(holder)
         await self._read_for_replacement(tx, wishes)
         if self.rules.quota:
             await self._read_counts(tx, {wish.entry.identity.cluster_id for wish in wishes})
@@ -128,24 +128,23 @@ class Book:
             return wish.otherwise or NO_MATCH
         if self._over_quota(wish):
             return Refused("QuotaExceeded")
-        chosen = self.memory.next_free(wish.pool)
-        return chosen if isinstance(chosen, Refused) else self._add(wish, chosen)
+        return self._add(wish, self.memory.take_next(wish.pool))
 
     def _named(self, wish: Register, address: str) -> Answer:
         if wish.otherwise or wish.new_secret:
             return wish.otherwise or NO_MATCH
         if self._over_quota(wish):
             return Refused("QuotaExceeded")
-        refusal = self.memory.refusal_of(wish.pool, address)
-        return refusal or self._add(wish, address)
+        return self._add(wish, self.memory.take(wish.pool, address))
 
     def _over_quota(self, wish: Register) -> bool:
         used = self.counts.get((wish.entry.identity.cluster_id, wish.pool), 0)
         return bool(self.rules.quota) and used >= self.rules.quota
 
-    def _add(self, wish: Register, address: str) -> Answer:
+    def _add(self, wish: Register, address: str | Refused) -> Answer:
         """A free address gets its first holder."""
-        self.memory.take(wish.pool, address)
+        if isinstance(address, Refused):
+            return address
         self.taken.append((wish.pool, address))
         row = AddressRow(address, wish.pool, str(uuid.uuid4()), self.rules.pepper.seal(wish.secret), self.now)
         self.stored[address] = self.added[address] = row
@@ -225,18 +224,17 @@ class Book:
 
     async def write(self, tx: Transaction) -> dict[str, int]:
         """The differences, in few statements; returns the pools' new revisions."""
-        if self.added:
-            added = [self.stored[address].columns() for address in self.added]
-            await tx.many(rows.INSERT_ADDRESS, added)
         resealed = [self.stored[address] for address in self.resealed if address not in self.added]
         if resealed:
             seals = [(row.address, row.seal.key_id, row.seal.salt, row.seal.digest) for row in resealed]
-            await tx.many(rows.RESEAL, seals)
-        if self.written:
-            await tx.many(rows.UPSERT_HOLDER, [row.columns() for row in self.written.values()])
-        if self.events:
-            await rows.record(tx, self.events)
+            await tx.many(statement.RESEAL, seals)
         if self.rules.mirror and self.added:
             push = [(self.now, "push", row.address, row.pool, row.uid) for row in self.added.values()]
-            await tx.many(rows.INSERT_OUTBOX, push)
-        return await rows.advance(tx, [row.pool for row in self.added.values()])
+            await tx.many(statement.INSERT_OUTBOX, push)
+        changes = Changes(
+            [self.stored[address].columns() for address in self.added],
+            [row.columns() for row in self.written.values()],
+            [event.columns() for event in self.events],
+            sorted({row.pool for row in self.added.values()}),
+        )
+        return await tx.write(changes) if self.events else {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from berth.leasing import holders
 from berth.leasing.holders import Entry, Identity
-from berth.store import rows
+from berth.store import rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.rows import Event, HolderRow
 
@@ -104,4 +104,4 @@ async def _change(
 
 async def _write(tx: Transaction, changed: Sequence[HolderRow]) -> None:
     if changed:
-        await tx.many(rows.UPSERT_HOLDER, [row.columns() for row in changed])
+        await tx.many(statement.UPSERT_HOLDER, [row.columns() for row in changed])

@@ -37,6 +37,16 @@ class Locked:
     revisions: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a group of wishes writes: rows of three tables, and the pools whose revision then moves."""
+
+    addresses: list[tuple[Any, ...]]
+    holders: list[tuple[Any, ...]]
+    history: list[tuple[Any, ...]]
+    pools: list[str]
+
+
 class Transaction(Protocol):
     """Statements of one transaction. Placeholders are $1, $2, …; lists go with `= ANY($n)`."""
 
@@ -49,6 +59,10 @@ class Transaction(Protocol):
     async def rows(self, sql: str, *args: Any) -> list[Row]: ...
 
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
+
+    async def write(self, changes: Changes) -> dict[str, int]:
+        """The rows of a group in as few steps as the engine can; the pools' new revisions."""
+        ...
 
     async def migrate_alone(self) -> None:
         """Be the only one who changes the schema until the end of the transaction."""

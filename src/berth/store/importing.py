@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from berth.errors import UserError
-from berth.store import rows
+from berth.store import rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.ledger import ENSURE_POOL
 from berth.store.looking import Record
@@ -53,8 +53,8 @@ async def _import(tx: Transaction, records: Sequence[Record], done: Imported, qu
     done.added += len(fresh)
     for one in records:
         _compare(one.address, stored.get(one.address.address), done)
-    await tx.many(rows.INSERT_ADDRESS, [one.address.columns() for one in fresh])
-    await tx.many(rows.UPSERT_HOLDER, [row.columns() for one in fresh for row in one.holders])
+    await tx.many(statement.INSERT_ADDRESS, [one.address.columns() for one in fresh])
+    await tx.many(statement.UPSERT_HOLDER, [row.columns() for one in fresh for row in one.holders])
     if not quiet:
         await rows.record(
             tx, [Event(now, one.address.pool, one.address.address, "imported", 1) for one in fresh]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.store import rows
+from berth.store import rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.rows import AddressRow, Event, HolderRow
 from berth.store.wishes import zone_of
@@ -54,7 +54,7 @@ async def all_records(
     """Page by page, so that a million are no more trouble than ten; `wanted` chooses by pool."""
     last = ""
     while True:
-        sql = f"SELECT {rows.ADDRESS} FROM addresses WHERE address > $1 ORDER BY address LIMIT {PAGE}"
+        sql = f"SELECT {statement.ADDRESS} FROM addresses WHERE address > $1 ORDER BY address LIMIT {PAGE}"
         page = [AddressRow.read(row) for row in await tx.rows(sql, last)]
         if not page:
             return
@@ -73,7 +73,7 @@ def _joined(addresses: list[AddressRow], holders: list[HolderRow]) -> list[Recor
 
 
 async def history(engine: Engine, address: str) -> list[Event]:
-    sql = f"SELECT {rows.HISTORY} FROM history WHERE address = $1 ORDER BY id"
+    sql = f"SELECT {statement.HISTORY} FROM history WHERE address = $1 ORDER BY id"
     async with engine.snapshot() as tx:
         return [Event.read(row) for row in await tx.rows(sql, address)]
 
@@ -81,7 +81,7 @@ async def history(engine: Engine, address: str) -> list[Event]:
 async def all_history(tx: Transaction) -> AsyncIterator[Event]:
     last: Any = 0
     while True:
-        sql = f"SELECT id, {rows.HISTORY} FROM history WHERE id > $1 ORDER BY id LIMIT {PAGE}"
+        sql = f"SELECT id, {statement.HISTORY} FROM history WHERE id > $1 ORDER BY id LIMIT {PAGE}"
         page = await tx.rows(sql, last)
         if not page:
             return

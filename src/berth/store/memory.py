@@ -105,24 +105,26 @@ class Memory:
 
     # What is free
 
-    def next_free(self, key: str) -> str | Refused:
-        decision = decide(Claim(NEWCOMER, family=Family(family_of(key))), [self.spaces[key]])
-        if isinstance(decision, Grant):
-            return decision.block.address
-        return Refused(Reason.POOL_EXHAUSTED)
+    def take_next(self, key: str) -> str | Refused:
+        """The next free address, taken in memory."""
+        space = self.spaces[key]
+        decision = decide(Claim(NEWCOMER, family=Family(family_of(key))), [space])
+        if not isinstance(decision, Grant):
+            return Refused(Reason.POOL_EXHAUSTED)
+        address = decision.block.address
+        space.take(decision.block, address)
+        return address
 
-    def refusal_of(self, key: str, address: str) -> Refused | None:
-        """Why a certain address that nobody holds cannot be had; None when it can."""
+    def take(self, key: str, address: str) -> str | Refused:
+        """A certain address that nobody holds, taken in memory."""
         space, block = self.spaces[key], parse_block(address)
         if not space.contains(block):
             return Refused(Reason.PIN_OUTSIDE)
         if not space.is_free(block):
             # The database says nobody has it: the picture is wrong, not the wish.
             raise Taken(block)
-        return None
-
-    def take(self, key: str, address: str) -> None:
-        self.spaces[key].take(parse_block(address), address)
+        space.take(block, address)
+        return address
 
     def freed(self, address: str) -> None:
         block: Block = parse_block(address)

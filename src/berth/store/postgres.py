@@ -13,7 +13,8 @@ from typing import Any
 import asyncpg
 
 from berth.errors import StoreDown, Taken, UserError
-from berth.store.engine import Clock, Locked, Row, without_password
+from berth.store import statement
+from berth.store.engine import Changes, Clock, Locked, Row, without_password
 
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 SESSION = {
@@ -25,6 +26,35 @@ SESSION = {
     "default_transaction_isolation": "read committed",
 }
 CONNECT_SECONDS = 5.0
+# The last one is what asyncpg says of a connection that was cut in the middle of a statement.
+DOWN = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+    asyncpg.InternalClientError,
+)
+
+
+def _arrays(kinds: str, first: int) -> str:
+    """`unnest` over one array argument per column; t, i and b are text, numbers and bytes."""
+    names = {"t": "text", "i": "bigint", "b": "bytea"}
+    return ", ".join(f"${first + at}::{names[kind]}[]" for at, kind in enumerate(kinds))
+
+
+WRITE = f"""WITH a AS (INSERT INTO addresses ({statement.ADDRESS})
+    SELECT * FROM unnest({_arrays("ttttbbi", 1)})),
+  h AS (INSERT INTO holders ({statement.HOLDER})
+    SELECT * FROM unnest({_arrays("ttttttiitiiti", 8)}) {statement.REPLACE_HOLDER}),
+  e AS (INSERT INTO history ({statement.HISTORY})
+    SELECT * FROM unnest({_arrays("itttitttt", 21)}) RETURNING pool, id, effect)
+UPDATE pools SET revision = newest.id
+FROM (SELECT pool, max(id) AS id FROM e WHERE effect <> 0 GROUP BY pool) AS newest
+WHERE pools.key = newest.pool RETURNING key, revision"""
+
+
+def _columns(found: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*found, strict=True)] if found else [[] for _ in range(width)]
 
 
 @contextmanager
@@ -34,7 +64,7 @@ def translated_errors() -> Iterator[None]:
         yield
     except asyncpg.IntegrityConstraintViolationError as cause:
         raise Taken(cause.constraint_name or "a row") from cause
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as cause:
+    except DOWN as cause:
         raise StoreDown(f"PostgreSQL: {type(cause).__name__}") from cause
 
 
@@ -64,6 +94,15 @@ class PostgresTransaction:
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         with translated_errors():
             await self._connection.executemany(sql, rows)
+
+    async def write(self, changes: Changes) -> dict[str, int]:
+        """All in one statement: every round trip is paid by the whole group."""
+        columns = [
+            *_columns(changes.addresses, 7),
+            *_columns(changes.holders, 13),
+            *_columns(changes.history, 9),
+        ]
+        return {row[0]: row[1] for row in await self.rows(WRITE, *columns)}
 
     async def migrate_alone(self) -> None:
         await self.rows("SELECT pg_advisory_xact_lock(7203861)")
@@ -144,5 +183,5 @@ async def roll_back(connection: Any) -> None:
     except asyncio.CancelledError:
         connection.terminate()
         raise
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    except DOWN:
         connection.terminate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from berth.errors import UserError
-from berth.store import rows
+from berth.store import rows, statement
 from berth.store.engine import Engine
 from berth.store.rows import Event
 from berth.store.secrets import Pepper, Secret
@@ -28,5 +28,5 @@ async def replace_secret(
                 f"{count} services use this address; with --force all of them need the new secret."
             )
         seal = pepper.seal(secret)
-        await tx.rows(rows.RESEAL, address, seal.key_id, seal.salt, seal.digest)
+        await tx.rows(statement.RESEAL, address, seal.key_id, seal.salt, seal.digest)
         await rows.record(tx, [Event(now, found[0].pool, address, "secret replaced", 0, None, "cli")])

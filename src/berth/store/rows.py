@@ -11,26 +11,7 @@ from typing import Any
 from berth.leasing.holders import Entry, Identity
 from berth.store.engine import Row, Transaction
 from berth.store.secrets import Seal
-
-ADDRESS = "address, pool, uid, key_id, salt, digest, registered_at"
-HOLDER = (
-    "address, identity, pool, service_name, namespace_id, cluster_id, retention_days, deny, uid, "
-    "expires_at, pending, marked_by, expires_before"
-)
-HISTORY = "at, pool, address, event, effect, service_name, namespace_id, cluster_id, detail"
-
-INSERT_ADDRESS = f"INSERT INTO addresses ({ADDRESS}) VALUES ($1, $2, $3, $4, $5, $6, $7)"
-RESEAL = "UPDATE addresses SET key_id = $2, salt = $3, digest = $4 WHERE address = $1"
-UPSERT_HOLDER = f"""INSERT INTO holders ({HOLDER})
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-ON CONFLICT (address, identity) DO UPDATE SET retention_days = excluded.retention_days, deny = excluded.deny,
-  uid = excluded.uid, expires_at = excluded.expires_at, pending = excluded.pending,
-  marked_by = excluded.marked_by, expires_before = excluded.expires_before"""
-INSERT_HISTORY = f"INSERT INTO history ({HISTORY}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-INSERT_OUTBOX = "INSERT INTO outbox (at, kind, address, pool, uid) VALUES ($1, $2, $3, $4, $5)"
-ADVANCE = """UPDATE pools SET revision = coalesce(
-    (SELECT max(id) FROM history WHERE history.pool = pools.key AND history.effect <> 0), revision)
-WHERE key = ANY($1) RETURNING key, revision"""
+from berth.store.statement import ADDRESS, ADVANCE, CONCERNED, HOLDER, INSERT_HISTORY, WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +106,17 @@ class Event:
             who.cluster_id,
             self.detail,
         )
+
+
+async def concerned(
+    tx: Transaction, identities: list[str], named: list[str]
+) -> list[tuple[AddressRow, HolderRow | None]]:
+    """The named addresses and those these holders are on, each with these holders' entries; one question."""
+    found = await tx.rows(CONCERNED, identities, named)
+    return [
+        (AddressRow.read(row[:WIDTH]), HolderRow.read(row[WIDTH:]) if row[WIDTH] is not None else None)
+        for row in map(tuple, found)
+    ]
 
 
 async def addresses(tx: Transaction, which: Sequence[str]) -> list[AddressRow]:

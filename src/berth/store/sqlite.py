@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 import orjson
 
 from berth.errors import StoreDown, Taken, UserError
-from berth.store.engine import Clock, Locked, Row
+from berth.store import statement
+from berth.store.engine import Changes, Clock, Locked, Row
 
 BUSY_SECONDS = 5.0
 T = TypeVar("T")
@@ -29,7 +30,9 @@ T = TypeVar("T")
 @lru_cache(maxsize=512)
 def translated(sql: str) -> str:
     """PostgreSQL's words in SQLite's: list arguments, row locks and placeholders."""
-    sql = re.sub(r"= ANY\(\$(\d+)(::[a-z]+\[\])?\)", r"IN (SELECT value FROM json_each($\1))", sql)
+    sql = re.sub(r"= ANY\(\$(\d+)\)", r"IN (SELECT value FROM json_each($\1))", sql)
+    both = r"IN (\1 UNION SELECT value FROM json_each($\2))"
+    sql = re.sub(r"= ANY\(ARRAY\((.*?)\) \|\| \$(\d+)::text\[\]\)", both, sql)
     return re.sub(r"\$(\d+)", r"?\1", sql.replace(" FOR UPDATE SKIP LOCKED", "").replace(" FOR UPDATE", ""))
 
 
@@ -76,12 +79,23 @@ class SqliteTransaction:
         with translated_errors():
             await self._call(self._connection.executemany, translated(sql), rows)
 
+    async def write(self, changes: Changes) -> dict[str, int]:
+        for sql, found in (
+            (statement.INSERT_ADDRESS, changes.addresses),
+            (statement.UPSERT_HOLDER, changes.holders),
+            (statement.INSERT_HISTORY, changes.history),
+        ):
+            if found:
+                await self.many(sql, found)
+        moved = await self.rows(statement.ADVANCE, changes.pools) if changes.pools else []
+        return {row[0]: row[1] for row in moved}
+
     async def migrate_alone(self) -> None:
         """There is only one writer anyway."""
 
     async def script(self, text: str) -> None:
-        for statement in statements(text):
-            await self.rows(statement)
+        for one in statements(text):
+            await self.rows(one)
 
     def _fetch(self, sql: str, args: list[Any]) -> list[Row]:
         return self._connection.execute(sql, args).fetchall()

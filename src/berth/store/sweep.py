@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from berth.leasing.holders import Identity
-from berth.store import marks, rows
+from berth.store import marks, rows, statement
 from berth.store.engine import Row, Transaction
 from berth.store.guard import ClockGuard
 from berth.store.ledger import Ledger
@@ -94,7 +94,7 @@ class Sweeper:
         left = [Event(now, pool, row[0], "left", 0, Identity(*row[1:])) for row in lapsed]
         await rows.record(tx, left + [Event(now, pool, row[0], "freed", -1) for row in freed])
         if self.ledger.rules.mirror and freed:
-            await tx.many(rows.INSERT_OUTBOX, [(now, "drop", row[0], pool, row[1]) for row in freed])
+            await tx.many(statement.INSERT_OUTBOX, [(now, "drop", row[0], pool, row[1]) for row in freed])
 
     async def _prune(self) -> None:
         async with self.ledger.engine.transaction() as tx:
