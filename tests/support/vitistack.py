@@ -83,9 +83,10 @@ class Api:
     def addresses(self) -> list[str]:
         return sorted(row[0] for row in self._rows("SELECT address FROM addresses"))
 
-    def revision(self) -> int:
-        """Grows with every change of the ledger: equal before and after means nothing was asked for."""
-        return int(self._rows("SELECT coalesce(max(id), 0) FROM history")[0][0])
+    def history(self, namespace_id: str) -> list[str]:
+        """What was done to the ledger for Services of a namespace, in order."""
+        sql = "SELECT event FROM history WHERE namespace_id = ? ORDER BY id"
+        return [row[0] for row in self._rows(sql, namespace_id)]
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         with closing(sqlite3.connect(f"file:{self.folder}/api.db?mode=ro", uri=True)) as database:
@@ -100,6 +101,7 @@ class World:
     api: Api
     namespace: str
     operator: Operator | None = None
+    namespace_id: str = ""
     made: list[tuple[str, str]] = field(default_factory=list)
 
     async def create(self, name: str = "my-service", **wishes: Any) -> Object:
@@ -119,6 +121,10 @@ class World:
         except StatusError as error:
             return error
         raise AssertionError(f"Service {name} was admitted")
+
+    def history(self) -> list[str]:
+        """Everything the IPAM-API changed for this namespace: equal before and after means nothing."""
+        return self.api.history(self.namespace_id)
 
     async def get(self, name: str = "my-service", namespace: str = "") -> Object:
         return await self.client.get(kinds.SERVICE, name, namespace or self.namespace)
@@ -276,8 +282,8 @@ async def operating(cluster: DevCluster, api: Api, **settings: Any) -> AsyncIter
 async def fresh(world: World, prefix: str = "services") -> World:
     """The same with a namespace of its own."""
     name = f"{prefix}-{uuid.uuid4().hex[:8]}"
-    await world.client.create(kinds.NAMESPACE, _namespace(name))
-    return replace(world, namespace=name, made=[])
+    made = await world.client.create(kinds.NAMESPACE, _namespace(name))
+    return replace(world, namespace=name, namespace_id=meta.uid(made), made=[])
 
 
 async def emptied(world: World) -> None:

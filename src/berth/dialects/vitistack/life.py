@@ -10,7 +10,7 @@ from berth.control.events import Recorder
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.vitistack import fill, kinds, wish
 from berth.dialects.vitistack.holding import Holding
-from berth.dialects.vitistack.mutate import Mutation
+from berth.dialects.vitistack.mutate import Mutation, Visit
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.releasing import Releasing
@@ -73,7 +73,7 @@ class ServiceLife:
         return any(family not in there for family in wanted) or kinds.FAMILY not in annotations
 
     async def _serve(self, live: Object) -> None:
-        served, warnings = await self._mutation.completed(live, live, None)
+        served, warnings = await self._mutation.completed(Visit(live, live, None))
         changes = patch.diff(live, served)
         if changes is None:
             for text in warnings:

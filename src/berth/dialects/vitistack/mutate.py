@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from berth import log
@@ -40,6 +41,16 @@ ANNOTATION_BYTES = 256 * 1024
 _log = log.get("ipam-operator")
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What is asked of us: a Service as sent, and as stored if that is ours already."""
+
+    new: Object
+    live: Object | None
+    user: User | None  # None: nobody asked, we go on by ourselves
+    creating: bool = False
+
+
 class Mutation:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -62,50 +73,48 @@ class Mutation:
         if not self._parts.neighbours.is_served(new):
             left = live is not None and fill.has_ours(live)
             return patched(review, fill.without_metallb(review.object)) if left else allowed()
-        service, warnings = await self.completed(new, live, review.user)
+        visit = Visit(new, live, review.user, review.operation == "CREATE")
+        service, warnings = await self.completed(visit)
         _log.info("Mutating Completed for Service", **said)
         return patched(review, _unplaced(service, review.object)).warning(*warnings)
 
-    async def completed(
-        self, new: Object, live: Object | None, user: User | None
-    ) -> tuple[Object, list[str]]:
-        """The Service with everything filled in. `live` is what is stored, if that is ours already."""
+    async def completed(self, visit: Visit) -> tuple[Object, list[str]]:
+        """The Service with everything filled in, and what to warn of."""
+        new, live = visit.new, visit.live
         if live is not None and not fill.has_ours(new) and not fill.has_ours(live) and fill.shown(live):
-            return await self._adopted(new, live, user)
+            return await self._adopted(new, live, visit.user)
         service = fill.filled(_named(new), live, self._defaults)
         if live is not None:
             service = fill.continued(service, live, self._defaults)
             if fill.is_settled(service, live):
                 return fill.settled(service, live), []
-        return await self._served(service, live, user)
+        return await self._served(service, visit)
 
-    async def _served(
-        self, service: Object, live: Object | None, user: User | None
-    ) -> tuple[Object, list[str]]:
+    async def _served(self, service: Object, visit: Visit) -> tuple[Object, list[str]]:
         name = service["metadata"]["name"]
         asked = wish.read(meta.annotations(service), name)
-        before = meta.annotations(live) if live is not None else {}
+        before = meta.annotations(visit.live) if visit.live is not None else {}
         _refuse_moving(asked, before)
         _check_size(service)
-        service = fill.with_families(service, asked.families, creating=live is None)
-        await self._try_out(service)
-        if live is None or asked.missing or set(asked.addresses) - set(wish.listed(before)):
+        service = fill.with_families(service, asked.families, creating=visit.creating)
+        await self._try_out(service, visit.creating)
+        if visit.live is None or asked.missing or set(asked.addresses) - set(wish.listed(before)):
             await self._insist_on_metallb()
         addresses, warnings = asked.addresses, []
         if asked.missing:
             try:
-                addresses = await self._requested(service, asked, user)
+                addresses = await self._requested(service, asked, visit.user)
             except ApiError as error:
                 warnings = [self._excused(error)]
         return fill.with_addresses(service, addresses, self._defaults.bare), warnings
 
-    async def _try_out(self, service: Object) -> None:
+    async def _try_out(self, service: Object, creating: bool) -> None:
         """The inner dry run. Without a version: somebody else's write in between is not our concern."""
         meta_ = {key: value for key, value in service["metadata"].items() if key != "resourceVersion"}
         _log.info("Dry run .Spec:", name=meta_["name"], namespace=meta_.get("namespace", ""))
         body = {"apiVersion": "v1", "kind": "Service", **service, "metadata": meta_}
         try:
-            if not meta.resource_version(service):
+            if creating:
                 await self._parts.client.create(kinds.SERVICE, body, dry_run=True)
             else:
                 await self._parts.client.replace(kinds.SERVICE, body, dry_run=True)

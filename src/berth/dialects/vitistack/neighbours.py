@@ -62,6 +62,7 @@ def refuse_strangers(
             meta.annotations(other).get(kinds.SHARING_KEY, "")
             for other in neighbours.listing(address)
             if other["metadata"]["namespace"] != namespace
+            and meta.annotations(other).get(kinds.SECRET_NAME) == kinds.DEFAULT_SECRET
         }
         keys |= {record.key for record in records.of_address(address) if _is_strange(record, namespace_id)}
         if keys and (not asked.key or keys != {asked.key}):

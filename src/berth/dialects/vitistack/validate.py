@@ -202,7 +202,9 @@ class Validation:
     async def _amend(self, case: Case, record: Record) -> None:
         secrets = await self._old_secrets(case, record)
         prior = self._parts.records.seen(record.name)
-        record = replace(record, kept=prior.kept if prior is not None else record.kept)
+        if prior is not None:
+            # The API server may ask twice about one update: then a replacement is under way already.
+            record = replace(record, kept=prior.kept, replaced=prior.replaced)
         if prior is None and record.kept:
             await self._parts.vault.keep(record.name, secrets[0])
         before = await self._parts.records.put(record)

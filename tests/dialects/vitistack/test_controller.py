@@ -1,0 +1,260 @@
+"""The controller beside the webhooks: what it confirms, undoes, heals and takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.support import metallb
+from tests.support.operator import eventually
+from tests.support.vitistack import (
+    SYSTEM,
+    Api,
+    World,
+    address_of,
+    emptied,
+    fresh,
+    of,
+    operating,
+    prepared,
+    service,
+)
+
+from berth.control.webhooks import VALIDATING as WEBHOOKS
+from berth.devcluster import DevCluster
+from berth.dialects.vitistack import kinds
+from berth.errors import StatusError
+from berth.kube import meta
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
+    """A cluster and an API without an operator: tests start and stop it themselves."""
+    api = Api(tmp_path)
+    async with prepared(cluster) as client:
+        api.start()
+        world = await fresh(World(client, api, ""))
+        yield world
+        await emptied(world)
+        api.stop()
+
+
+async def is_free(world: World, address: str, seconds: float = 15) -> None:
+    async def free() -> bool:
+        return address.partition("/")[0] not in world.api.addresses()
+
+    assert await eventually(free, seconds)
+
+
+async def test_without_an_api_services_are_refused_in_time(cluster: DevCluster, bare: World) -> None:
+    """V-037, T15: nothing half done; the reason names the API and what happened."""
+    bare.api.stop()
+    async with operating(cluster, bare.api):
+        error = await bare.refusal()
+        assert error.code == 503
+        url = f"fail to send request to: {bare.api.url} , error: "
+        assert f"failed to request IP for address-family ipv4 for Service my-service: {url}" in error.message
+        assert not await bare.records()
+    bare.api.start()
+
+
+async def test_without_a_url_the_refusal_says_so(cluster: DevCluster, bare: World) -> None:
+    """V-227"""
+    async with operating(cluster, bare.api, api_url=""):
+        assert "IPAM_API_URL was not found" in await bare.refused()
+
+
+async def test_an_api_that_hangs_is_answered_for(cluster: DevCluster, bare: World) -> None:
+    """T15, T19, V-045: our answer comes within our deadline, whatever the other side does."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v2"
+    async with server, operating(cluster, bare.api, api_url=url, webhook_deadline_seconds=2.0):
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        error = await bare.refusal()
+        assert error.code == 504
+        assert loop.time() - started < 5
+        server.close()
+        server.close_clients() if hasattr(server, "close_clients") else None
+
+
+async def test_admitted_without_an_api_and_served_later(cluster: DevCluster, bare: World) -> None:
+    """Decision 7: --when-api-is-down=admit."""
+    bare.api.stop()
+    async with operating(cluster, bare.api, when_api_is_down="admit"):
+        made = await bare.create()
+        assert of(made, "zone") == "inet"
+        assert not address_of(made)
+        named = await bare.create("named", annotations={"addresses": "83.118.171.7"})
+        assert address_of(named) == "83.118.171.7"
+        bare.api.start()
+
+        async def is_served() -> bool:
+            address = address_of(await bare.get())
+            return bool(address) and bare.api.entries(address)["my-service"].active
+
+        assert await eventually(is_served, 40)
+
+        async def is_confirmed() -> bool:
+            entry = bare.api.entries("83.118.171.7").get("named")
+            return entry is not None and entry.active
+
+        assert await eventually(is_confirmed, 40)
+
+
+async def test_twenty_first_requests_make_one_default_secret(cluster: DevCluster, bare: World) -> None:
+    """V-006"""
+    async with operating(cluster, bare.api):
+        made = await asyncio.gather(*(bare.create(f"web-{number}") for number in range(20)))
+        assert len({address_of(one) for one in made}) == 20
+        for one in made:
+            assert bare.api.entries(address_of(one))[one["metadata"]["name"]].active
+
+
+async def test_a_lost_default_secret_is_told_loudly(cluster: DevCluster, bare: World) -> None:
+    """2.8, H-27: while addresses depend on it no new one is made; releasing never makes one."""
+    async with operating(cluster, bare.api):
+        await bare.create("first")
+        await bare.client.delete(kinds.SECRET, "default", SYSTEM)
+        message = await bare.refused("second")
+        assert message.startswith("failed to get default secret. Error: ")
+        assert "is gone" in message
+
+
+async def test_deleted_while_the_operator_was_away(cluster: DevCluster, bare: World) -> None:
+    """V-097 across a restart, T23: records tell what to release, with the retention they know (V-103)."""
+    await bare.secret()
+    async with operating(cluster, bare.api):
+        kept = address_of(await bare.create("kept", annotations={"retention-period-days": "5"}))
+        gone = address_of(await bare.create("gone", annotations={"secret": "my-secret"}))
+        same = address_of(await bare.create("same"))
+    await bare.client.patch(
+        kinds.SERVICE, "kept", {"metadata": {"annotations": {kinds.RETENTION: "abc"}}}, bare.namespace
+    )
+    await bare.client.delete(kinds.SECRET, "my-secret", bare.namespace)
+    await bare.delete("gone")
+    async with operating(cluster, bare.api):
+        await bare.delete("kept")
+        await is_free(bare, gone)
+
+        async def is_retained() -> bool:
+            entry = bare.api.entries(kept)["kept"]
+            return entry.expires_at is not None and entry.retention == 5
+
+        assert await eventually(is_retained)
+        assert bare.api.entries(same)["same"].active
+        assert address_of(await bare.get("same")) == same
+
+
+async def test_a_restart_moves_nothing_and_writes_nothing(cluster: DevCluster, bare: World) -> None:
+    """P12: the same Services, records and pool before and after."""
+    async with operating(cluster, bare.api):
+        for number in range(5):
+            await bare.create(f"web-{number}", annotations={"ip-family": "dual"} if number % 2 else None)
+    before = [
+        meta.resource_version(one) for one in (await bare.client.list(kinds.SERVICE, bare.namespace)).items
+    ]
+    history = bare.history()
+    async with operating(cluster, bare.api):
+        late = await bare.create("late")
+        assert address_of(late)
+    services = (await bare.client.list(kinds.SERVICE, bare.namespace)).items
+    after = [meta.resource_version(one) for one in services if one["metadata"]["name"] != "late"]
+    assert after == before
+    assert [event for event in bare.history()[len(history) :] if event != "confirmed"] == ["registered"]
+
+
+async def upstream_left(world: World, number: int) -> str:
+    """A Service as upstream's operator leaves it: a bare list, no record."""
+    address = f"83.118.170.{number}"
+    annotations = {
+        "addresses": address, "zone": "inet", "ip-family": "ipv4", "secret": "default",
+        "allow-local-shared-ip": f"pre-shared-key-{number}", "retention-period-days": "0",
+        "deny-external-cleanup": "false",
+    }  # fmt: skip
+    body = service(f"old-{number}", world.namespace, annotations=annotations)
+    body["metadata"]["annotations"] |= {
+        kinds.METALLB_ADDRESSES: address, kinds.METALLB_POOL: "inet",
+        kinds.METALLB_KEY: f"pre-shared-key-{number}",
+    }  # fmt: skip
+    await world.client.create(kinds.SERVICE, body)
+    world.made.append((world.namespace, f"old-{number}"))
+    return address
+
+
+async def test_upstreams_services_are_taken_over_as_they_are(cluster: DevCluster, bare: World) -> None:
+    """V-230: no address changes, all are registered, the pool is the same."""
+    addresses = [await upstream_left(bare, number) for number in range(5)]
+    pool = {
+        "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
+        "metadata": {"name": "inet", "namespace": metallb.NAMESPACE},
+        "spec": {"addresses": [f"{address}/32" for address in addresses], "autoAssign": False},
+    }  # fmt: skip
+    await bare.client.create(kinds.POOL, pool)
+    async with operating(cluster, bare.api):
+
+        async def all_held() -> bool:
+            return all(bare.api.entries(address) for address in addresses)
+
+        assert await eventually(all_held)
+        assert await bare.pool() == [f"{address}/32" for address in addresses]
+        found = await bare.get("old-3")
+        assert address_of(found) == addresses[3]
+        await bare.patch({"metadata": {"labels": {"a": "b"}}}, "old-3")
+        assert address_of(await bare.get("old-3")) == addresses[3]
+        await bare.delete("old-3")
+        await is_free(bare, addresses[3])
+
+
+async def test_a_service_from_before_us_is_adopted(cluster: DevCluster, bare: World) -> None:
+    """V-051: with the address it shows; one that is not in the zone is left alone with a warning."""
+    for name, address in (("ours", "83.118.168.9"), ("theirs", "192.0.2.9")):
+        await bare.create(name)
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+        await bare.client.patch(kinds.SERVICE, name, status, bare.namespace, subresource="status")
+    async with operating(cluster, bare.api):
+
+        async def is_adopted() -> bool:
+            return address_of(await bare.get("ours")) == "83.118.168.9/32"
+
+        assert await eventually(is_adopted)
+        assert bare.api.entries("83.118.168.9")["ours"].active
+        left = await bare.patch({"metadata": {"labels": {"a": "b"}}}, "theirs")
+        assert not any(key.startswith(kinds.PREFIX) for key in meta.annotations(left))
+
+
+async def test_other_services_do_not_need_the_operator(cluster: DevCluster, bare: World) -> None:
+    """V-075, T19: with our webhooks registered and nobody behind them."""
+    async with operating(cluster, bare.api) as operator:
+        held = await bare.client.list(WEBHOOKS)
+        assert operator.listening.webhook
+        ours = next(one for one in held.items if one["metadata"]["name"] == kinds.VALIDATING_CONFIGURATION)
+    dead: dict[str, Any] = {key: value for key, value in ours.items() if key != "metadata"}
+    await bare.client.create(WEBHOOKS, {**dead, "metadata": {"name": "dead-copy"}})
+    try:
+        for number in range(20):
+            await bare.create(f"plain-{number}", type="ClusterIP")
+            await bare.delete(f"plain-{number}")
+
+        async def is_refused() -> bool:
+            try:
+                await bare.create("ours")
+            except StatusError:
+                return True
+            await bare.delete("ours")
+            return False
+
+        assert await eventually(is_refused)
+    finally:
+        await bare.client.delete(WEBHOOKS, "dead-copy")

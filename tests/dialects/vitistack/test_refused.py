@@ -1,0 +1,131 @@
+"""What others refuse after our answer: given back, turned back, or kept, and how we are registered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.operator import eventually
+from tests.support.started import free_port
+from tests.support.vitistack import World, address_of
+
+from berth.control.webhooks import VALIDATING as WEBHOOKS
+from berth.dialects.vitistack import kinds
+from berth.errors import StatusError
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def refuse_all(world: World, operation: str = "CREATE") -> None:
+    """Another webhook that refuses: registered under a name that sorts last, and nobody answers there."""
+    rule = {
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"], "operations": [operation],
+        "scope": "*",
+    }  # fmt: skip
+    entry = {
+        "name": "no.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{free_port()}/no"},
+        "rules": [rule],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 1,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
+    }
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "zzz-refuses"},
+        "webhooks": [entry],
+    }
+    await world.client.create(WEBHOOKS, body)
+
+
+async def test_what_another_webhook_refuses_is_given_back(world: World) -> None:
+    """V-038, T20: registered during admission, refused by someone else, free within the pending time."""
+    await refuse_all(world)
+    try:
+        named = world.free_address()
+
+        async def is_refused() -> bool:
+            try:
+                await world.create("never", annotations={"addresses": named})
+            except StatusError as error:
+                return "no.example.com" in str(error)
+            await world.delete("never")
+            return False
+
+        assert await eventually(is_refused, 20)
+        results = await asyncio.gather(
+            *(world.create(f"never-{number}") for number in range(10)), return_exceptions=True
+        )
+        assert all(isinstance(one, StatusError) for one in results)
+    finally:
+        await world.client.delete(WEBHOOKS, "zzz-refuses")
+
+    async def nothing_left() -> bool:
+        mine = [one for one in await world.records() if one["data"]["namespace"] == world.namespace]
+        return not mine and named not in world.api.addresses() and not await world.pooled(f"{named}/32")
+
+    assert await eventually(nothing_left, 20)
+
+
+async def test_a_refused_update_is_turned_back(world: World) -> None:
+    """H-07 for updates: terms sent for an update that is not stored go back to what is stored."""
+    address = address_of(await world.create())
+    await refuse_all(world, "UPDATE")
+    try:
+
+        async def is_refused() -> bool:
+            try:
+                await world.annotate(retention_period_days="9")
+            except StatusError as error:
+                return "no.example.com" in str(error)
+            await world.annotate(retention_period_days="0")
+            return False
+
+        assert await eventually(is_refused, 20)
+    finally:
+        await world.client.delete(WEBHOOKS, "zzz-refuses")
+
+    async def is_back() -> bool:
+        return world.api.entries(address)["my-service"].retention == 0
+
+    assert await eventually(is_back, 20)
+    assert world.api.entries(address)["my-service"].active
+
+
+async def test_a_deletion_refused_by_others_keeps_the_address(world: World) -> None:
+    """V-102"""
+    address = address_of(await world.create())
+    await refuse_all(world, "DELETE")
+    try:
+
+        async def is_refused() -> bool:
+            try:
+                await world.delete()
+            except StatusError as error:
+                return "no.example.com" in str(error)
+            await world.create()
+            return False
+
+        assert await eventually(is_refused, 20)
+        address = address_of(await world.get())
+        assert world.api.entries(address)["my-service"].active
+    finally:
+        await world.client.delete(WEBHOOKS, "zzz-refuses")
+
+
+async def test_the_webhooks_are_registered_as_documented(stage: World) -> None:
+    """V-226, V-225: Fail, no DELETE, on LoadBalancers only, 17 namespaces out, NoneOnDryRun, 30 s."""
+    found = (await stage.client.list(WEBHOOKS)).items
+    one = next(each for each in found if each["metadata"]["name"] == kinds.VALIDATING_CONFIGURATION)
+    entry = one["webhooks"][0]
+    assert entry["name"] == "vservice-v1.kb.io"
+    assert entry["failurePolicy"] == "Fail"
+    assert entry["rules"][0]["operations"] == ["CREATE", "UPDATE"]
+    assert entry["sideEffects"] == "NoneOnDryRun"
+    assert entry["timeoutSeconds"] == 30
+    assert len(entry["namespaceSelector"]["matchExpressions"][0]["values"]) == 17
+    assert "LoadBalancer" in entry["matchConditions"][0]["expression"]
+    assert entry["clientConfig"]["url"].endswith("/validate--v1-service")

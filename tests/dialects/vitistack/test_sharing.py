@@ -1,0 +1,115 @@
+"""Sharing, anycast and pools: rows V-111 to V-120."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from tests.support import metallb
+from tests.support.operator import eventually
+from tests.support.vitistack import World, address_of, emptied, fresh, of, operating, prepared
+
+from berth.devcluster import DevCluster
+from berth.dialects.vitistack import kinds
+from berth.kube.client import Client
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_another_key_in_the_same_namespace_is_admitted_but_not_served(world: World) -> None:
+    """V-111"""
+    address = address_of(await world.create("first"))
+
+    async def is_served() -> bool:
+        return bool((await world.get("first"))["status"]["loadBalancer"].get("ingress"))
+
+    assert await eventually(is_served)
+    other = await world.create("second", annotations={"addresses": address}, port=443)
+    assert address_of(other) == address
+    assert of(other, "allow-local-shared-ip") != of(await world.get("first"), "allow-local-shared-ip")
+    assert not (await world.get("second"))["status"]["loadBalancer"].get("ingress")
+
+
+async def test_a_pool_entry_removed_by_hand_comes_back(world: World) -> None:
+    """V-119"""
+    address = address_of(await world.create())
+    pool = await world.client.get(kinds.POOL, "inet", metallb.NAMESPACE)
+    left = [text for text in pool["spec"]["addresses"] if text != address] or ["192.0.2.200/32"]
+    await world.client.patch(kinds.POOL, "inet", {"spec": {"addresses": left}}, metallb.NAMESPACE)
+
+    async def is_back() -> bool:
+        return await world.pooled(address)
+
+    assert await eventually(is_back)
+
+
+async def test_a_pool_of_our_own_goes_with_its_last_address(world: World) -> None:
+    """V-116, V-120"""
+    made = await world.create(annotations={"zone": "hnet-public"})
+    assert await world.pool("hnet-public") == [address_of(made)]
+    await world.delete()
+
+    async def is_gone() -> bool:
+        return await world.pool("hnet-public") is None
+
+    assert await eventually(is_gone)
+
+
+async def test_what_the_administrator_put_there_stays(world: World) -> None:
+    """V-117: a range added to our pool, and a pool that was there before."""
+    made = await world.create(annotations={"zone": "hnet-public"})
+    both = [address_of(made), "198.51.100.0/28"]
+    await world.client.patch(kinds.POOL, "hnet-public", {"spec": {"addresses": both}}, metallb.NAMESPACE)
+    await world.delete()
+
+    async def is_left() -> bool:
+        return await world.pool("hnet-public") == ["198.51.100.0/28"]
+
+    assert await eventually(is_left)
+    await world.client.delete(kinds.POOL, "hnet-public", metallb.NAMESPACE)
+    theirs = {
+        "apiVersion": "metallb.io/v1beta1",
+        "kind": "IPAddressPool",
+        "metadata": {"name": "hnet-public", "namespace": metallb.NAMESPACE, "labels": {"their": "own"}},
+        "spec": {"addresses": ["83.118.128.0/30"], "autoAssign": True},
+    }
+    await world.client.create(kinds.POOL, theirs)
+    covered = await world.create("covered", annotations={"zone": "hnet-public"})
+    assert address_of(covered) == "83.118.128.0/32" or address_of(covered).startswith("83.118.128.")
+    assert await world.pool("hnet-public") == ["83.118.128.0/30"]
+    await world.delete("covered")
+    found = await world.client.get(kinds.POOL, "hnet-public", metallb.NAMESPACE)
+    assert found["metadata"]["labels"] == {"their": "own"}
+    assert found["spec"]["autoAssign"] is True
+    await world.client.delete(kinds.POOL, "hnet-public", metallb.NAMESPACE)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def elsewhere(stage: World) -> AsyncIterator[Client]:
+    """A second control plane with an operator of its own, at the same IPAM-API."""
+    async with (
+        DevCluster() as other,
+        prepared(other) as client,
+        operating(other, stage.api),
+    ):
+        yield client
+
+
+async def test_two_clusters_announce_one_address(world: World, elsewhere: Client) -> None:
+    """V-112, V-113: the same value of a secret, each cluster its own entry."""
+    await world.secret()
+    address = address_of(await world.create(annotations={"secret": "my-secret"}))
+    there = await fresh(World(elsewhere, world.api, ""))
+    await there.secret()
+    wishes = {"secret": "my-secret", "addresses": address}
+    assert address_of(await there.create("my-service", annotations=wishes)) == address
+    assert world.api.holders(address) == 2
+    await world.delete()
+
+    async def one_is_left() -> bool:
+        return world.api.holders(address) == 1
+
+    assert await eventually(one_is_left)
+    assert world.api.entries(address)["my-service"].active
+    await emptied(there)
