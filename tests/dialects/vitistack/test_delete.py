@@ -26,11 +26,11 @@ async def is_free(world: World, address: str, seconds: float = 10) -> None:
 
 
 async def expiry(world: World, address: str, name: str = "my-service") -> int:
-    async def found() -> int | None:
+    async def found() -> int:
         entry = world.api.entries(address).get(name)
-        return entry.expires_at if entry is not None else 1
+        return (entry.expires_at or 0) if entry is not None else 1
 
-    return int(await eventually(found) or 0)
+    return await eventually(found)
 
 
 async def left_pool(world: World, address: str) -> None:

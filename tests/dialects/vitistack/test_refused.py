@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.support.operator import eventually
@@ -11,8 +13,14 @@ from tests.support.vitistack import World, address_of
 
 from berth.control.webhooks import VALIDATING as WEBHOOKS
 from berth.dialects.vitistack import kinds
-from berth.errors import StatusError
+from berth.errors import AlreadyExists, StatusError
+from berth.kube.resource import Resource
 
+GROUP = "admissionregistration.k8s.io"
+POLICY = Resource(GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
+BINDING = Resource(
+    GROUP, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+)
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
 
@@ -129,3 +137,59 @@ async def test_the_webhooks_are_registered_as_documented(stage: World) -> None:
     assert len(entry["namespaceSelector"]["matchExpressions"][0]["values"]) == 17
     assert "LoadBalancer" in entry["matchConditions"][0]["expression"]
     assert entry["clientConfig"]["url"].endswith("/validate--v1-service")
+
+
+@asynccontextmanager
+async def no_pool_writes(world: World) -> AsyncIterator[None]:
+    """Nobody may write pools, as if MetalLB's own webhook said no."""
+    rules = [
+        {
+            "apiGroups": ["metallb.io"], "apiVersions": ["v1beta1"], "resources": ["ipaddresspools"],
+            "operations": ["CREATE", "UPDATE"],
+        }
+    ]  # fmt: skip
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [{"expression": "false", "message": "pools are frozen"}],
+    }
+    binding = {"policyName": "frozen-pools", "validationActions": ["Deny"]}
+    for resource, body in ((POLICY, spec), (BINDING, binding)):
+        about = {"apiVersion": resource.api_version, "kind": resource.kind}
+        await world.client.create(resource, {**about, "metadata": {"name": "frozen-pools"}, "spec": body})
+    probe = {
+        "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
+        "metadata": {"name": "probe", "namespace": "metallb-system"}, "spec": {"addresses": ["192.0.2.1/32"]},
+    }  # fmt: skip
+
+    async def is_frozen() -> bool:
+        try:
+            await world.client.create(kinds.POOL, probe, dry_run=True)
+        except AlreadyExists:
+            return False
+        except StatusError as error:
+            return "pools are frozen" in str(error)
+        return False
+
+    assert await eventually(is_frozen, 20)
+    try:
+        yield
+    finally:
+        for resource in (BINDING, POLICY):
+            await world.client.delete(resource, "frozen-pools")
+
+
+async def test_a_pool_that_cannot_be_written_refuses_and_undoes(world: World) -> None:
+    """V-039, V-072: the API server's own answer; nothing stays registered, the old address stays."""
+    first = address_of(await world.create("live"))
+    named = world.free_address()
+    async with no_pool_writes(world):
+        error = await world.refusal(annotations={"addresses": named})
+        assert "pools are frozen" in error.message
+        assert "pools are frozen" in await world.not_annotated("live", addresses=world.free_address())
+        assert address_of(await world.get("live")) == first
+
+        async def is_undone() -> bool:
+            return named not in world.api.addresses()
+
+        assert await eventually(is_undone)
+    assert world.api.entries(first)["live"].active

@@ -185,7 +185,8 @@ def _access(settings: Settings) -> Access:
     tls, token = None, None
     try:
         if settings.api_ca_file is not None:
-            tls = ssl.create_default_context(cafile=str(settings.api_ca_file))
+            tls = ssl.create_default_context()
+            tls.load_verify_locations(cafile=settings.api_ca_file)
         if settings.api_token_file is not None:
             token = Secret(settings.api_token_file.read_text().strip())
     except OSError as error:
