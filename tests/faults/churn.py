@@ -72,6 +72,7 @@ class Churn:
 
     async def settle(self, seconds: float = 30.0) -> list[str]:
         """I4: everyone has an answer, whoever goes is gone, nothing is left over. Then all the others."""
+        seconds *= self.market.patience
         if await until(self._is_settled, seconds):
             return await self.market.violations()
         return [f"I4: after {seconds:g} s {await self._open()}", *await self.market.violations()]

@@ -23,6 +23,8 @@ async def recreated(stage: Stage, tally: Tally, times: int, trade: Trade) -> Non
         for name in churn.alive:
             await market.ask(name)
         for _ in range(times):
+            if tally.is_over:
+                return
             name = stage.random.choice(churn.alive)
             if stage.random.random() < 0.5:
                 await market.drop(name)

@@ -77,9 +77,10 @@ async def kill_at(stage: Stage, trade: Trade, point: Point) -> list[str] | None:
 
 async def _recover(stage: Stage, market: Market, proxy: FaultProxy) -> list[str]:
     async with stage.operator(market, proxy):
-        if not await until(lambda: _is_settled(market), BOUND_SECONDS):
+        seconds = BOUND_SECONDS * market.patience
+        if not await until(lambda: _is_settled(market), seconds):
             stuck = {name: one for name, one in (await market.shown()).items() if not one.answer or one.going}
-            return [f"I4: after {BOUND_SECONDS:g} s not all is settled: {stuck}", *await market.violations()]
+            return [f"I4: after {seconds:g} s not all is settled: {stuck}", *await market.violations()]
         return await market.violations()
 
 
@@ -120,7 +121,7 @@ async def every_write(stage: Stage, tally: Tally, tries: int, trade: Trade) -> N
     writes = await record(stage, trade)
     assert len(writes) >= 10, [str(write) for write in writes]
     points: list[Point] = []
-    while tally.tried < tries:
+    while tally.tried < tries and not tally.is_over:
         if not points:
             points = [Point(number, after) for number in range(len(writes)) for after in (False, True)]
             stage.random.shuffle(points)

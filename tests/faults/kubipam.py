@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tests.faults.trade import Object, Shown, Snapshot
 
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
@@ -15,7 +17,7 @@ NAME = "range"
 
 class Kubipam:
     dialect = "kubipam"
-    resources = (REQUEST, RANGE)
+    resources: tuple[Resource, ...] = (REQUEST, RANGE)
 
     async def open(self, client: Client, namespace: str, size: int) -> None:
         body = {"apiVersion": RANGE.api_version, "kind": "IPAMRange", "metadata": {"name": NAME}}
@@ -76,7 +78,7 @@ def _overlaps(shown: list[Shown]) -> list[str]:
     blocks.sort(key=lambda pair: pair[0].first)
     return [
         f"I1: {one} of {name} and {other} of {second}"
-        for (one, name), (other, second) in zip(blocks, blocks[1:], strict=False)
+        for (one, name), (other, second) in pairwise(blocks)
         if _touch(one, other)
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from typing import Any
 
 from tests.faults.churn import Churn
 from tests.faults.process import Child
@@ -13,7 +14,7 @@ from tests.faults.row import Tally
 from tests.faults.stage import Stage, until
 from tests.faults.trade import Market, Trade
 
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 3.0
 TAKEOVER_SECONDS = 1.5 * LEASE_SECONDS
 AT_ONCE = 3
 
@@ -30,11 +31,12 @@ async def leader_stopped(stage: Stage, tally: Tally, times: int, trade: Trade) -
 
 async def _stopped(stage: Stage, market: Market) -> list[str]:
     async with AsyncExitStack() as stack:
-        leader, its_proxy = await _start(stage, market, stack)
+        its_proxy, other = [await stack.enter_async_context(stage.proxy()) for _ in range(2)]
+        leader = await stack.enter_async_context(stage.operator(market, its_proxy, **_elected(market)))
         churn = Churn(market, stage.random, 20)
         await churn.ask(5)
         found = await churn.settle()
-        _, other = await _start(stage, market, stack)
+        await stack.enter_async_context(stage.kept_operator(market, other, **_elected(market)))
         assert await until(lambda: _watches(other), 10)
         leader.stop()
         stopped_at = time.monotonic()
@@ -58,12 +60,8 @@ async def _goes_on(leader: Child, proxy: FaultProxy, churn: Churn) -> list[str]:
     return [*found, *([] if ended else ["the former leader did not end"]), *await churn.settle()]
 
 
-async def _start(stage: Stage, market: Market, stack: AsyncExitStack) -> tuple[Child, FaultProxy]:
-    proxy = await stack.enter_async_context(stage.proxy())
-    running = stage.operator(
-        market, proxy, leader_elect=True, lease_namespace=market.namespace, lease_seconds=LEASE_SECONDS
-    )
-    return await stack.enter_async_context(running), proxy
+def _elected(market: Market) -> dict[str, Any]:
+    return {"leader_elect": True, "lease_namespace": market.namespace, "lease_seconds": LEASE_SECONDS}
 
 
 async def _watches(proxy: FaultProxy) -> bool:

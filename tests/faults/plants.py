@@ -6,11 +6,29 @@ bench catches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
 from functools import partial
+from random import random
+from typing import Any
 
-from berth.kube import watch
+from berth import log
+from berth.control.leader import Elector
+from berth.control.mirror import Kept, Mirror
+from berth.control.outcome import DONE, Outcome
+from berth.dialects.claim import ClaimLife, Release, Stance
+from berth.dialects.metal3.book import Book
+from berth.dialects.metal3.ledger import Leases
+from berth.dialects.metal3.translate import PoolSpec, address_name
+from berth.errors import Unreachable
+from berth.kube import meta, patch, watch
+from berth.kube.client import Client
+from berth.kube.meta import Ref
+from berth.kube.transport import Request
+from berth.net import Block
 
+Object = dict[str, Any]
 PLANTS: dict[str, Callable[[], None]] = {}
 
 
@@ -22,6 +40,179 @@ def plant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
     return keep
 
 
+def put(owner: object, name: str, value: object) -> None:
+    setattr(owner, name, value)
+
+
+# Scaled clocks
+
+
 @plant("two seconds of silence are enough")
 def _scale_silence() -> None:
-    watch.WatchSettings = partial(watch.WatchSettings, silence_seconds=2.0)  # type: ignore[misc, assignment]
+    put(watch, "WatchSettings", partial(watch.WatchSettings, silence_seconds=2.0))
+
+
+# Bugs
+
+
+@plant("no unique index")
+def _any_name() -> None:
+    """The lease's object is not named after its address, so storage refuses nothing."""
+
+    def unique(self: PoolSpec, block: Block) -> str:
+        return f"{self.name_prefix}-{uuid.uuid4().hex[:12]}"
+
+    put(PoolSpec, "address_name", unique)
+
+
+@plant("ipv6 as text")
+def _two_spellings() -> None:
+    """One address is spelled in two ways, and each spelling is a name of its own."""
+
+    def spelled(self: PoolSpec, block: Block) -> str:
+        groups = [f"{block.first >> shift & 0xFFFF:04x}" for shift in range(112, -1, -16)]
+        return address_name(self.name_prefix, block.address if random() < 0.5 else ":".join(groups))
+
+    put(PoolSpec, "address_name", spelled)
+
+
+@plant("record overwritten")
+def _overwrite() -> None:
+    """A range's page is read, rebuilt and written back, whoever wrote it since."""
+
+    def unguarded(change: Mapping[str, Any], obj: Mapping[str, Any], *, uid: bool = False) -> Object:
+        return dict(change)
+
+    put(patch, "guarded", unguarded)
+
+
+@plant("release in DELETE")
+def _release_at_once() -> None:
+    """Deletion was asked for: the address is free, whoever still holds the claim."""
+
+    def going(self: Book, claim: Object) -> Stance:
+        return Release()
+
+    put(Book, "_going", going)
+
+
+@plant("late finalizer")
+def _hold_late() -> None:
+    """The lease is written first, the claim held afterwards."""
+    hold, report = ClaimLife._hold, ClaimLife._report_bound
+
+    async def later(self: ClaimLife, claim: Object) -> Object:
+        return claim
+
+    async def then_hold(self: ClaimLife, claim: Object, ref: Ref, bound: Any) -> None:
+        await report(self, claim, ref, bound)
+        await hold(self, self._book.cache.get(ref.namespace, ref.name) or claim)
+
+    put(ClaimLife, "_hold", later)
+    put(ClaimLife, "_report_bound", then_hold)
+
+
+@plant("undo on timeout")
+def _undo() -> None:
+    """No answer to a create is taken for a failure, and undone by name."""
+    create = Leases._create
+
+    async def and_undo(self: Leases, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:
+        try:
+            return await create(self, claim, pool, spec, block)
+        except Unreachable:
+            await _wipe(self, claim["metadata"]["namespace"], spec.address_name(block))
+            raise
+
+    put(Leases, "_create", and_undo)
+
+
+async def _wipe(leases: Leases, namespace: str, name: str) -> None:
+    change = {"metadata": {"finalizers": None}}
+    await leases._client.patch(leases.resource, name, change, namespace)
+    await leases._client.delete(leases.resource, name, namespace)
+
+
+@plant("no relist")
+def _never_list_again() -> None:
+    """What the server no longer knows is asked for again and again."""
+
+    def stay(self: watch.Reflector, why: str) -> None:
+        return
+
+    put(watch.Reflector, "_relist", stay)
+
+
+@plant("no leader check")
+def _always_leads() -> None:
+    """Whoever led once goes on: no question before a write, none about the lease."""
+
+    def allow(self: Elector) -> None:
+        return
+
+    async def renewed(self: Elector) -> bool:
+        return True
+
+    put(Elector, "guard", allow)
+    put(Elector, "_renew", renewed)
+
+
+@plant("collected by name")
+def _by_name() -> None:
+    """A claim of this name went: its address goes, although another claim of the name may have it by now."""
+
+    async def clean_up(self: Book, ref: Ref) -> None:
+        for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
+            await _wipe(self.leases, ref.namespace, record["metadata"]["name"])
+
+    async def withdraw(self: Book, claim: Object) -> bool:
+        await clean_up(self, meta.ref(claim))
+        return True
+
+    put(Book, "clean_up", clean_up)
+    put(Book, "withdraw", withdraw)
+
+
+@plant("no start barrier")
+def _start_at_once() -> None:
+    """Work begins before the caches are filled, and what is leased is the last to be known."""
+    follow = Mirror._follow
+
+    async def at_once(self: Mirror) -> None:
+        return
+
+    async def leases_last(self: Mirror, kept: Kept) -> None:
+        if kept.watched.key.split(".")[0] in ("ipaddresses", "ips"):
+            await asyncio.sleep(2.0)
+        await follow(self, kept)
+
+    put(Mirror, "filled", at_once)
+    put(Mirror, "_follow", leases_last)
+
+
+@plant("body logged")
+def _log_bodies() -> None:
+    write = Client._write
+    said = log.get("berth.kube.client")
+
+    async def and_say(self: Client, request: Request) -> Object:
+        said.info("written", body=str(request.body))
+        answer: Object = await write(self, request)
+        said.info("answered", body=str(answer))
+        return answer
+
+    put(Client, "_write", and_say)
+
+
+@plant("errors are final")
+def _give_up() -> None:
+    """An error of one claim ends the work on it for good."""
+    reconcile = ClaimLife.reconcile
+
+    async def once(self: ClaimLife, ref: Ref) -> Outcome:
+        try:
+            return await reconcile(self, ref)
+        except Exception:
+            return DONE
+
+    put(ClaimLife, "reconcile", once)

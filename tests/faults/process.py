@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 from tests.faults import plants
 
 from berth import log
-from berth.errors import NotLeader
+from berth.errors import NotLeader, UserError
 from berth.run import operate
 from berth.settings import Settings
 
@@ -33,9 +33,12 @@ def context() -> ForkServerContext:
 def _main(settings: Settings, log_file: str, changes: tuple[str, ...]) -> None:
     for change in changes:
         plants.PLANTS[change]()
-    with Path(log_file).open("a", buffering=1) as stream, suppress(NotLeader):
+    with Path(log_file).open("a", buffering=1) as stream:
         log.configure("debug", stream)
-        asyncio.run(operate(settings))
+        try:
+            asyncio.run(operate(settings))
+        except* (NotLeader, UserError):
+            pass  # it ends, as it should; whoever started it sees that
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ async def lost_answers(stage: Stage, tally: Tally, writes: int, trade: Trade) ->
             proxy.plan = _unreliable(stage.random, stage.random.uniform(0.01, 0.3))
             await stack.enter_async_context(stage.operator(market, proxy))
         churn = Churn(market, stage.random, 40)
-        while tally.tried < writes:
+        while tally.tried < writes and not tally.is_over:
             await churn.run(20)
             tally.tried = sum(len(proxy.writes) for proxy in proxies)
             await asyncio.sleep(0.1)

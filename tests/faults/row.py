@@ -16,6 +16,11 @@ class Tally:
     tried: int = 0
     violations: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    until_found: bool = False  # for planted bugs: one violation is enough
+
+    @property
+    def is_over(self) -> bool:
+        return self.until_found and bool(self.violations)
 
     def add(self, found: list[str], what: str = "") -> None:
         self.tried += 1

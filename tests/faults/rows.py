@@ -1,10 +1,10 @@
-"""All rows of the bench. Those of the IPAM-API and its stores are beside its own tests (docs/reliability.md)."""
+"""All rows of the bench. Those of the IPAM-API are beside its own tests (docs/reliability.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.faults import deleting, killing, leading, plane, refusals, storms, watching
+from tests.faults import canary, deleting, killing, leading, plane, refusals, storms, watching
 from tests.faults.row import Play, Row, Tally
 from tests.faults.stage import Stage
 from tests.faults.trade import Trade
@@ -56,7 +56,9 @@ ROWS: tuple[Row, ...] = (
     Row("T22 metal3 held", "deleted while another holds it", 2, 500, of("metal3", deleting.held_by_another)),
     Row("T23 metal3", "deleted while no operator is there", 5, 250, of("metal3", deleting.while_away)),
     Row("T23 vip", "deleted while no operator is there", 5, 250, of("vip", deleting.while_away)),
+    Row("T28 metal3", "a word of the run in logs and Events", 1, 10, of("metal3", canary.nothing_is_told)),
+    Row("T28 vip", "a word of the run in logs and Events", 1, 10, of("vip", canary.nothing_is_told)),
     Row("T31 metal3", "pool edits under load", 10, 500, of("metal3", storms.pool_edits)),
-    Row("T31 kubipam", "pool edits under load", 10, 500, of("kubipam", storms.pool_edits)),
+    Row("T31 vip", "pool edits under load", 10, 500, of("vip", storms.pool_edits)),
     Row("T33 metal3", "200 claims before an empty pool", 1, 100, of("metal3", storms.line_at_an_empty_pool)),
 )

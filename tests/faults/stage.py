@@ -30,6 +30,7 @@ class Stage:
     home: Path
     random: Random = field(default_factory=Random)
     planted: tuple[str, ...] = ()  # bugs and scaled clocks, by their names in plants.py
+    patience: float = 1.0
 
     def with_plants(self, *names: str) -> Stage:
         return replace(self, planted=(*self.planted, *names))
@@ -40,7 +41,7 @@ class Stage:
         namespace = await make_namespace(self.cluster, "fault")
         await trade.open(self.client, namespace, size)
         try:
-            yield Market(trade, self.client, namespace)
+            yield Market(trade, self.client, namespace, self.patience)
         finally:
             await trade.close(self.client, namespace)
 
@@ -61,6 +62,25 @@ class Stage:
         )
         async with operator(chosen, self.log_of(market), self.planted) as running:
             yield running
+
+    @asynccontextmanager
+    async def kept_operator(
+        self, market: Market, proxy: FaultProxy | None = None, **settings: Any
+    ) -> AsyncIterator[None]:
+        """Started again whenever it ends, as a Deployment does."""
+
+        async def keep() -> None:
+            while True:
+                async with self.operator(market, proxy, **settings) as running:
+                    while running.alive:  # noqa: ASYNC110 - a process, not an event
+                        await asyncio.sleep(0.1)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
 
     @asynccontextmanager
     async def operators(self, market: Market, count: int) -> AsyncIterator[list[Child]]:

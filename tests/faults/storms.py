@@ -20,16 +20,25 @@ SETTLE_SECONDS = 60.0
 LINE_SECONDS = 5.0
 
 
-async def several_operators(stage: Stage, tally: Tally, rounds: int, trade: Trade) -> None:
+async def several_operators(
+    stage: Stage, tally: Tally, rounds: int, trade: Trade, claims: int = CLAIMS
+) -> None:
     """T08: three operators, nobody leads; 200 claims come at once, and go."""
-    async with stage.market(trade, round(CLAIMS * 1.6)) as market, watched(stage, market, tally):
-        async with stage.operators(market, 3):
-            churn = Churn(market, stage.random, CLAIMS)
-            for number in range(rounds):
-                await churn.ask(CLAIMS)
-                tally.add(await churn.settle(SETTLE_SECONDS), f"round {number}")
-                await churn.drop(CLAIMS)
-            tally.violations += await churn.settle(SETTLE_SECONDS)
+    async with (
+        stage.market(trade, round(claims * 1.6)) as market,
+        watched(stage, market, tally),
+        stage.operators(market, 3),
+    ):
+        churn = Churn(market, stage.random, claims)
+        for number in range(rounds):
+            await churn.ask(claims)
+            tally.add(await churn.settle(SETTLE_SECONDS), f"round {number}")
+            await churn.drop(claims)
+        tally.violations += await churn.settle(SETTLE_SECONDS)
+
+
+async def few_with_several_operators(stage: Stage, tally: Tally, rounds: int, trade: Trade) -> None:
+    await several_operators(stage, tally, rounds, trade, 40)
 
 
 async def pool_edits(stage: Stage, tally: Tally, edits: int, trade: Trade) -> None:
@@ -48,7 +57,7 @@ async def pool_edits(stage: Stage, tally: Tally, edits: int, trade: Trade) -> No
 
 
 async def line_at_an_empty_pool(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
-    """T33: 200 claims wait; the 200 who have everything go; all are served in five seconds, none made anew."""
+    """T33: 200 claims wait; the 200 who have everything go; all are served in 5 s, none made anew."""
     async with stage.market(trade, CLAIMS * 2) as market, stage.operator(market):
         for _ in range(times):
             churn = Churn(market, stage.random, CLAIMS)

@@ -54,6 +54,7 @@ class Market:
     trade: Trade
     client: Client
     namespace: str
+    patience: float = 1.0  # of those who wait for it to settle; less where it is known that it never will
     first_seen: dict[str, str] = field(default_factory=dict)  # UID → the first answer its claim showed
 
     async def ask(self, name: str, **metadata: Any) -> None:

@@ -1,4 +1,4 @@
-"""LoadBalancer Services under faults. Groups and IP objects are of cluster scope: rows with them take turns."""
+"""LoadBalancer Services under faults. Groups and IP objects have cluster scope: rows with them take turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP = "fault-group"
 
 class Vip:
     dialect = "vip"
-    resources = (kinds.SERVICE, kinds.IP, kinds.IPGROUP)
+    resources: tuple[Resource, ...] = (kinds.SERVICE, kinds.IP, kinds.IPGROUP)
 
     async def open(self, client: Client, namespace: str, size: int) -> None:
         await client.create(kinds.IPGROUP, built(kinds.IPGROUP, GROUP, _spec(size)))

@@ -57,16 +57,20 @@ FAULTS: tuple[Fault, ...] = (
 
 async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> None:
     scaled = stage.with_plants("two seconds of silence are enough")
-    async with scaled.market(trade, 30) as market, scaled.proxy() as proxy:
-        async with scaled.operator(market, proxy):
-            churn = Churn(market, stage.random, 12)
-            await churn.ask(4)
-            tally.violations += await churn.settle()
-            for number in range(tries):
-                fault = FAULTS[number % len(FAULTS)]
-                await fault(proxy)
-                await churn.step()
-                await churn.step()
-                tally.add(await churn.settle(FOUND_SECONDS), fault.__name__)
-                proxy.streams.heal()
-            tally.violations += await falls_silent(proxy, 2.0, 15.0)
+    async with (
+        scaled.market(trade, 30) as market,
+        scaled.proxy() as proxy,
+        scaled.operator(market, proxy),
+    ):
+        churn = Churn(market, stage.random, 12)
+        await churn.ask(4)
+        tally.violations += await churn.settle()
+        for number in range(tries):
+            if tally.is_over:
+                break
+            fault = FAULTS[number % len(FAULTS)]
+            await fault(proxy)
+            await churn.run(2)
+            tally.add(await churn.settle(FOUND_SECONDS), fault.__name__)
+            proxy.streams.heal()
+        tally.violations += await falls_silent(proxy, 2.0, 15.0)

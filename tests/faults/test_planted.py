@@ -1,0 +1,41 @@
+"""The bench is proven: each of these bugs, planted in the operator's process, is caught by a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.faults import canary, deleting, killing, leading, refusals, storms, watching
+from tests.faults.kubipam import Kubipam
+from tests.faults.metal3 import Metal3
+from tests.faults.row import Tally
+from tests.faults.rows import Deed
+from tests.faults.stage import Stage
+from tests.faults.trade import Trade
+
+pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.asyncio(loop_scope="session")]
+
+SIX = Metal3("2001:db8::1", "2001:db8::")
+CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
+    "no unique index": ("T08", storms.few_with_several_operators, 1, Metal3(), "I1"),
+    "ipv6 as text": ("T08", storms.few_with_several_operators, 1, SIX, "I1"),
+    "record overwritten": ("T08", storms.few_with_several_operators, 1, Kubipam(), "I"),
+    "release in DELETE": ("T22", deleting.held_by_another, 1, Metal3(), "I"),
+    "late finalizer": ("T02", killing.every_write, 60, Kubipam(), "I"),
+    "undo on timeout": ("T14", refusals.lost_answers, 500, Metal3(), "I"),
+    "no relist": ("T12", watching.watch_faults, 8, Metal3(), "I4"),
+    "no leader check": ("T07", leading.leader_stopped, 1, Metal3(), "former leader"),
+    "collected by name": ("T22", deleting.recreated, 10, Metal3(), "I"),
+    "no start barrier": ("T23", deleting.while_away, 3, Metal3(), "I"),
+    "body logged": ("T28", canary.nothing_is_told, 1, Metal3(), "I6"),
+    "errors are final": ("T13", refusals.conflicts, 1, Metal3(), "I4"),
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", CAUGHT, ids=[name.replace(" ", "-") for name in CAUGHT])
+async def test_a_planted_bug_is_caught(stage: Stage, seed: int, name: str) -> None:
+    _, deed, tries, trade, kind = CAUGHT[name]
+    tally = Tally(until_found=True)
+    await deed(replace(stage.with_plants(name), patience=0.25), tally, tries, trade)
+    assert any(kind in violation for violation in tally.violations), f"seed {seed}: {tally}"
