@@ -1,0 +1,308 @@
+"""P1: both stores and a plain model of the rules in lock step, driven by hypothesis over a zone of six
+addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from tests.support.postgres import PostgresServer
+
+from berth.leasing.holders import DAY_MS, Entry, Identity
+from berth.leasing.model import Pool
+from berth.net import parse_range
+from berth.store import looking
+from berth.store.book import Rules
+from berth.store.clusters import Order, release_cluster, undo
+from berth.store.engine import Clock, connect
+from berth.store.guard import ClockGuard, monotonic_ms
+from berth.store.ledger import Ledger
+from berth.store.migrate import migrate
+from berth.store.secrets import Pepper, Secret
+from berth.store.sweep import Sweeper
+from berth.store.wishes import Granted, Refused, Register, Release, Released
+
+POOL = "z/4"
+RANGES = ("192.0.2.0-192.0.2.1", "198.51.100.0-198.51.100.3")
+ORDER = ["192.0.2.0", "192.0.2.1", *(f"198.51.100.{last}" for last in range(4))]
+PEPPER = Pepper({"k": b"x" * 32})
+PENDING_MS = 120_000
+
+
+@dataclass(slots=True)
+class Held:
+    secret: str
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Model:
+    """The rules as one would tell them, without a thought for speed."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Held] = {}
+        self.now = 0
+
+    def post(self, who: str, wish: dict[str, Any]) -> str:
+        address = wish["address"] or self._own(who, wish)
+        if address is None:
+            return self._fresh(who, next((one for one in ORDER if one not in self.held), None), wish)
+        held = self.held.get(address)
+        if held is None:
+            return self._fresh(who, address if address in ORDER else "outside", wish)
+        if held.secret not in (wish["secret"], wish["new_secret"]):
+            return "NoMatch"
+        if wish["new_secret"] and wish["new_secret"] != held.secret:
+            living = [name for name, one in held.entries.items() if self._lives(one)]
+            if len(living) > 1:
+                return "SeveralHolders"
+            if living and living != [who]:
+                return "OtherHolder"
+            held.secret = wish["new_secret"]
+        self._enter(held, who, wish)
+        return f"updated {address}"
+
+    def _own(self, who: str, wish: dict[str, Any]) -> str | None:
+        mine = [
+            (one.entries[who]["expires"] is not None, -(one.entries[who]["expires"] or 0), address)
+            for address, one in self.held.items()
+            if who in one.entries and one.secret in (wish["secret"], wish["new_secret"])
+        ]
+        return min(mine)[2] if mine else None
+
+    def _fresh(self, who: str, address: str | None, wish: dict[str, Any]) -> str:
+        if wish["new_secret"]:
+            return "NoMatch"
+        if address is None:
+            return "PoolExhausted"
+        if address == "outside":
+            return "PinOutside"
+        self.held[address] = Held(wish["secret"])
+        self._enter(self.held[address], who, wish)
+        return f"registered {address}"
+
+    def _enter(self, held: Held, who: str, wish: dict[str, Any]) -> None:
+        old = held.entries.get(who)
+        new = {"days": wish["days"], "deny": wish["deny"], "expires": None, "before": None, "marked": False}
+        if wish["pending"]:
+            until = self.now + PENDING_MS
+            if old and (old["expires"] is None or old["expires"] > until):
+                return
+            new["expires"] = until
+        held.entries[who] = new
+
+    def delete(self, who: str, wish: dict[str, Any]) -> str:
+        held = self.held.get(wish["address"] or "")
+        if held is None or held.secret != wish["secret"]:
+            return "NoMatch"
+        if who not in held.entries:
+            return "NotHolder"
+        old, due = held.entries[who], self.now + wish["days"] * DAY_MS
+        before = old["before"] if old["marked"] else old["expires"]
+        expires = due if old["expires"] is None else min(due, old["expires"])
+        held.entries[who] = {
+            "days": wish["days"], "deny": wish["deny"], "expires": expires, "before": before, "marked": True
+        }  # fmt: skip
+        return f"released {wish['address']}"
+
+    def release_cluster(self) -> None:
+        for held in self.held.values():
+            for one in held.entries.values():
+                due = self.now + one["days"] * DAY_MS
+                if not one["deny"] and (one["expires"] is None or due < one["expires"]):
+                    one.update(before=one["expires"], expires=due, marked=True)
+
+    def undo(self) -> None:
+        for held in self.held.values():
+            for one in held.entries.values():
+                if one["marked"]:
+                    one.update(expires=one["before"], before=None, marked=False)
+
+    def sweep(self) -> None:
+        for address, held in list(self.held.items()):
+            held.entries = {who: one for who, one in held.entries.items() if self._lives(one)}
+            if not held.entries:
+                del self.held[address]
+
+    def _lives(self, entry: dict[str, Any]) -> bool:
+        return entry["expires"] is None or bool(entry["expires"] > self.now)
+
+    def picture(self) -> dict[str, Any]:
+        return {
+            address: {who: (one["days"], one["deny"], one["expires"]) for who, one in held.entries.items()}
+            for address, held in self.held.items()
+        }
+
+
+class Frozen(Clock):
+    """Time stands still but for what the machine moves."""
+
+    def system_ms(self) -> int:
+        return self.shift_ms
+
+
+class Store:
+    """One engine behind the same face as the model."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.clock = Frozen()
+
+    async def open(self) -> None:
+        self.engine = await connect(self.url, self.clock)
+        await migrate(self.engine)
+        if self.engine.name == "postgresql":
+            await self._clean()
+        self._context = Ledger.open(
+            self.engine, Rules(PEPPER, PENDING_MS), {POOL: Pool(POOL, tuple(map(parse_range, RANGES)))}
+        )
+        self.ledger = await self._context.__aenter__()
+        guard = ClockGuard(lambda: monotonic_ms() + self.clock.shift_ms, "test")
+        self.sweeper = Sweeper(self.ledger, guard, "test")
+
+    async def _clean(self) -> None:
+        async with self.engine.transaction() as tx:
+            await tx.script("TRUNCATE pools, addresses, holders, history, marks, duties CASCADE")
+
+    async def close(self) -> None:
+        await self._context.__aexit__(None, None, None)
+        await self.engine.close()
+
+    async def ask(self, wish: Register | Release) -> str:
+        match await self.ledger.submit(wish):
+            case Granted(address, fresh):
+                return f"{'registered' if fresh else 'updated'} {address}"
+            case Released(address):
+                return f"released {address}"
+            case Refused(reason):
+                return str(reason)
+
+    async def picture(self) -> dict[str, Any]:
+        async with self.engine.snapshot() as tx:
+            records = [record async for record in looking.all_records(tx)]
+        return {
+            record.address.address: {
+                row.entry.identity.service_name: (
+                    row.entry.retention_days,
+                    row.entry.deny,
+                    row.entry.expires_at,
+                )
+                for row in record.holders
+            }
+            for record in records
+        }
+
+
+SERVICES = st.sampled_from(["a", "b", "c"])
+SECRETS = st.sampled_from(["secret-one", "secret-two"])
+WISHES = st.fixed_dictionaries(
+    {
+        "address": st.one_of(st.none(), st.sampled_from([*ORDER[:3], "203.0.113.1"])),
+        "secret": SECRETS,
+        "new_secret": st.one_of(st.none(), st.none(), SECRETS),
+        "days": st.integers(0, 3),
+        "deny": st.booleans(),
+        "pending": st.booleans(),
+    }
+)
+
+
+def machine(urls: list[str]) -> type[RuleBasedStateMachine]:
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loop = asyncio.new_event_loop()
+            self.model = Model()
+            self.folder = tempfile.TemporaryDirectory(prefix="berth-model-")
+            self.stores = [Store(url or f"sqlite:///{self.folder.name}/model.db") for url in urls]
+            self.all(store.open() for store in self.stores)
+
+        def all(self, work: Any) -> list[Any]:
+            return [self.loop.run_until_complete(one) for one in work]
+
+        def teardown(self) -> None:
+            self.all(store.close() for store in self.stores)
+            self.loop.close()
+            self.folder.cleanup()
+
+        def wish(self, kind: type[Register | Release], who: str, wish: dict[str, Any]) -> Any:
+            entry = Entry(Identity(who, "n", "cluster"), wish["days"], wish["deny"])
+            secret, new = Secret(wish["secret"]), wish["new_secret"]
+            if kind is Release:
+                return Release(POOL, entry, secret, wish["address"])
+            fresh = Secret(new) if new and new != wish["secret"] else None
+            return Register(POOL, entry, secret, wish["address"], fresh, wish["pending"])
+
+        @rule(who=SERVICES, wish=WISHES)
+        def post(self, who: str, wish: dict[str, Any]) -> None:
+            if wish["new_secret"] == wish["secret"]:
+                wish = {**wish, "new_secret": None}
+            expected = self.model.post(who, wish)
+            asked = self.wish(Register, who, wish)
+            assert self.all(store.ask(asked) for store in self.stores) == [expected] * len(self.stores)
+
+        @rule(who=SERVICES, wish=WISHES)
+        def delete(self, who: str, wish: dict[str, Any]) -> None:
+            expected = self.model.delete(who, wish)
+            asked = self.wish(Release, who, wish)
+            assert self.all(store.ask(asked) for store in self.stores) == [expected] * len(self.stores)
+
+        @rule()
+        def release_the_cluster(self) -> None:
+            self.model.release_cluster()
+            self.all(release_cluster(store.engine, Order("cluster", "ror")) for store in self.stores)
+
+        @rule()
+        def undo_releases(self) -> None:
+            self.model.undo()
+            self.all(undo(store.engine, lambda _: True, "cluster_id", "cluster") for store in self.stores)
+
+        @rule()
+        def sweep(self) -> None:
+            self.model.sweep()
+            self.all(store.sweeper.sweep() for store in self.stores)
+
+        @rule(ms=st.sampled_from([1, PENDING_MS, DAY_MS, 2 * DAY_MS]))
+        def wait(self, ms: int) -> None:
+            self.model.now += ms
+            for store in self.stores:
+                store.clock.shift_ms += ms
+
+        @invariant()
+        def stores_and_model_show_the_same(self) -> None:
+            pictures = self.all(store.picture() for store in self.stores)
+            assert pictures == [self.model.picture()] * len(self.stores)
+            for store in self.stores:
+                self.all([store.ledger.refresh()])
+                usage = store.ledger.usage()[POOL]
+                assert (usage.total, usage.used) == (len(ORDER), len(self.model.held))
+
+    return Machine
+
+
+def bounded(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def test_sqlite_follows_the_model() -> None:
+    run_state_machine_as_test(machine([""]), settings=bounded(30))
+
+
+@pytest.mark.postgres
+def test_both_stores_follow_the_model_in_lock_step(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL's own time stands at zero here, so that only the machine's time passes."""
+    monkeypatch.setattr("berth.store.postgres.NOW", "0::bigint")
+    run_state_machine_as_test(machine(["", postgres.database()]), settings=bounded(12))
