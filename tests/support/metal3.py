@@ -18,6 +18,7 @@ CAPI_CLAIM = kinds.CAPI_CLAIMS[0]
 CAPI_ADDRESS = kinds.CAPI_ADDRESSES[0]
 CLUSTER = kinds.CLUSTERS[0]
 PAUSED = {kinds.PAUSED: "true"}
+SOON = 3.0  # "at once" to a test: a fraction of a second, on a machine that does nothing else
 
 # The contract's fixtures.
 SEED: Object = {

@@ -8,6 +8,7 @@ import pytest
 from tests.support.metal3 import (
     CAPI_ADDRESS,
     CLUSTER,
+    SOON,
     A,
     World,
     address,
@@ -61,8 +62,8 @@ async def test_after_a_move_every_claim_has_the_address_it_had(world: World) -> 
     before = await objects(world)
     assert "status" not in await world.get(kinds.CLAIM, "c1")
     await world.edit(CLUSTER, "cluster1", {"spec": {"paused": False}})
-    assert (await world.address_of("c1", 1.0))["spec"]["address"] == "10.0.0.12"
-    assert (await world.capi_address_of("m", 1.0))["spec"]["address"] == "10.0.0.11"
+    assert (await world.address_of("c1", SOON))["spec"]["address"] == "10.0.0.12"
+    assert (await world.capi_address_of("m", SOON))["spec"]["address"] == "10.0.0.11"
     assert await world.ready_of("m") == ("True", "AddressAllocated", "")
     assert await objects(world) == before
     await world.shows({"c1": "10.0.0.12", "m": "10.0.0.11"})
@@ -104,7 +105,7 @@ async def test_a_hand_made_address_for_a_claim_that_waits_serves_it(world: World
     await world.create(pool("pool", {**A, "pools": []}))
     assert await world.refused("ext") == "Exhausted IP Pools"
     await world.create(address("foo", "10.0.0.77", "ext"))
-    assert (await world.address_of("ext", 1.0))["spec"]["address"] == "10.0.0.77"
+    assert (await world.address_of("ext", SOON))["spec"]["address"] == "10.0.0.77"
 
 
 async def test_an_address_outside_the_pool_is_counted_and_kept(world: World) -> None:

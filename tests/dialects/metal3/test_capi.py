@@ -8,6 +8,7 @@ import pytest
 from tests.support.metal3 import (
     CAPI_ADDRESS,
     CAPI_CLAIM,
+    SOON,
     A,
     World,
     capi_claim,
@@ -108,7 +109,7 @@ async def test_an_exhausted_pool_is_told_and_over_when_space_comes(world: World)
     await world.create(capi_claim("m"))
     assert await world.ready_of("m") == ("False", "PoolExhausted", "Exhausted IP Pools")
     await world.delete(kinds.CLAIM, "b")
-    assert (await world.capi_address_of("m", 1.0))["spec"]["address"] == "10.0.0.11"
+    assert (await world.capi_address_of("m", SOON))["spec"]["address"] == "10.0.0.11"
     assert await world.ready_of("m") == ("True", "AddressAllocated", "")
 
 
@@ -125,7 +126,7 @@ async def test_claims_of_foreign_pools_are_not_touched(world: World, group: str,
     await world.ask_capi("ours")
     await world.passed()
     assert await world.get(CAPI_CLAIM, "m") == stored
-    await world.remove(CAPI_CLAIM, "m", 0.5)
+    await world.remove(CAPI_CLAIM, "m", SOON)
 
 
 async def test_addresses_of_foreign_pools_occupy_nothing(world: World) -> None:
@@ -162,7 +163,7 @@ async def test_deleting_a_claim_gives_everything_back(world: World) -> None:
     await world.create(pool("pool", A))
     await world.ask_capi("m")
     await world.remove(CAPI_CLAIM, "m")
-    await world.gone(CAPI_ADDRESS, "a-10-0-0-10", 1.0)
+    await world.gone(CAPI_ADDRESS, "a-10-0-0-10", SOON)
     await world.shows({})
 
 

@@ -9,6 +9,7 @@ from tests.support.metal3 import (
     CAPI_CLAIM,
     CLUSTER,
     PAUSED,
+    SOON,
     A,
     World,
     capi_claim,
@@ -72,7 +73,7 @@ async def test_it_serves_as_soon_as_the_cluster_is_there(world: World) -> None:
     await world.create(pool("pool", LINKED), claim("c1"))
     await linked(world)
     await world.create(cluster_object("cluster1"))
-    assert (await world.address_of("c1", 1.0))["spec"]["address"] == "10.0.0.10"
+    assert (await world.address_of("c1", SOON))["spec"]["address"] == "10.0.0.10"
 
 
 async def test_labels_and_owner_come_from_the_cluster(world: World) -> None:
@@ -98,8 +99,8 @@ async def test_a_paused_cluster_stops_everything_but_the_link(world: World) -> N
     await stays_still(world, claim("c1"), capi_claim("m"))
     assert meta.finalizers(await world.get(kinds.CLAIM, "c1")) == []
     await world.edit(CLUSTER, "cluster1", {"spec": {"paused": False}})
-    await world.address_of("c1", 1.0)
-    await world.capi_address_of("m", 1.0)
+    await world.address_of("c1", SOON)
+    await world.capi_address_of("m", SOON)
 
 
 async def test_nothing_is_released_while_paused(world: World) -> None:
@@ -115,7 +116,7 @@ async def test_nothing_is_released_while_paused(world: World) -> None:
     await stays_still(world)
     await world.edit(CLUSTER, "cluster1", {"spec": {"paused": False}})
     for resource, name in ((kinds.CLAIM, "c1"), (CAPI_CLAIM, "m"), (kinds.POOL, "pool")):
-        await world.gone(resource, name, 2.0)
+        await world.gone(resource, name, SOON)
 
 
 @pytest.mark.parametrize("link", ["M-118", "M-120"])
@@ -128,8 +129,8 @@ async def test_a_pool_is_paused_by_its_annotation(world: World, link: str) -> No
     await world.create(pool("pool", spec, annotations={kinds.PAUSED: "false"}))
     await stays_still(world, claim("c1"), capi_claim("m"))
     await world.annotate(kinds.POOL, "pool", kinds.PAUSED, None)
-    await world.address_of("c1", 1.0)
-    await world.capi_address_of("m", 1.0)
+    await world.address_of("c1", SOON)
+    await world.capi_address_of("m", SOON)
 
 
 async def test_a_cluster_is_paused_by_its_annotation_too(world: World) -> None:
@@ -138,7 +139,7 @@ async def test_a_cluster_is_paused_by_its_annotation_too(world: World) -> None:
     await linked(world)
     await stays_still(world, claim("c1"))
     await world.annotate(CLUSTER, "cluster1", kinds.PAUSED, None)
-    await world.address_of("c1", 1.0)
+    await world.address_of("c1", SOON)
 
 
 async def test_a_paused_claim_is_left_alone_among_others(world: World) -> None:
@@ -153,8 +154,8 @@ async def test_a_paused_claim_is_left_alone_among_others(world: World) -> None:
         assert meta.finalizers(untouched) == []
     await world.annotate(kinds.CLAIM, "c1", kinds.PAUSED, None)
     await world.annotate(CAPI_CLAIM, "m", kinds.PAUSED, None)
-    await world.address_of("c1", 1.0)
-    await world.capi_address_of("m", 1.0)
+    await world.address_of("c1", SOON)
+    await world.capi_address_of("m", SOON)
 
 
 async def test_a_pool_can_go_after_its_cluster(world: World) -> None:
@@ -175,8 +176,8 @@ async def test_a_cluster_api_claim_waits_for_the_cluster_it_names_itself(world: 
     await world.passed()
     await stays_still(world)
     await world.edit(CLUSTER, "own", {"spec": {"paused": False}})
-    await world.capi_address_of("m", 1.0)
-    await world.capi_address_of("n", 1.0)
+    await world.capi_address_of("m", SOON)
+    await world.capi_address_of("n", SOON)
 
 
 async def test_a_cluster_made_again_becomes_the_owner_anew(world: World) -> None:

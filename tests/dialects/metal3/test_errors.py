@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.metal3 import A, World, address, claim, pool
+from tests.support.metal3 import SOON, A, World, address, claim, pool
 from tests.support.operator import eventually
 
 from berth.dialects.metal3 import kinds
@@ -46,7 +46,7 @@ async def test_a_release_serves_whoever_waits(world: World) -> None:
     """M-096: within a second, untouched, and the message goes."""
     await full(world)
     await world.delete(kinds.CLAIM, "c2")
-    assert (await world.address_of("x", 1.0))["spec"]["address"] == "10.0.0.11"
+    assert (await world.address_of("x", SOON))["spec"]["address"] == "10.0.0.11"
     assert set((await world.get(kinds.CLAIM, "x"))["status"]) == {"address"}
 
 
@@ -54,7 +54,7 @@ async def test_growing_the_pool_serves_whoever_waits(world: World) -> None:
     """M-097: within a second."""
     await full(world)
     await world.edit(kinds.POOL, "pool", {"spec": {"pools": [{"start": "10.0.0.10", "end": "10.0.0.20"}]}})
-    assert (await world.address_of("x", 1.0))["spec"]["address"] == "10.0.0.13"
+    assert (await world.address_of("x", SOON))["spec"]["address"] == "10.0.0.13"
 
 
 async def test_a_failed_claim_may_be_made_again(world: World) -> None:
@@ -72,7 +72,7 @@ async def test_emptying_the_message_by_hand_still_works(world: World) -> None:
     assert await world.error_of("x") == EXHAUSTED
     await world.delete(kinds.CLAIM, "c1")
     await world.edit(kinds.CLAIM, "x", {"status": {"errorMessage": None}}, "status")
-    assert (await world.address_of("x", 1.0))["spec"]["address"] == "10.0.0.10"
+    assert (await world.address_of("x", SOON))["spec"]["address"] == "10.0.0.10"
 
 
 async def test_a_failed_claim_holds_nobody_up(world: World) -> None:
@@ -90,7 +90,7 @@ async def test_a_paused_claim_at_the_head_of_the_line_holds_nobody_up(world: Wor
     assert await world.refused("y") == EXHAUSTED
     await world.annotate(kinds.CLAIM, "x", kinds.PAUSED, "")
     await world.delete(kinds.CLAIM, "c1")
-    assert (await world.address_of("y", 1.0))["spec"]["address"] == "10.0.0.10"
+    assert (await world.address_of("y", SOON))["spec"]["address"] == "10.0.0.10"
 
 
 async def test_a_failed_claim_can_be_deleted(world: World) -> None:
@@ -106,7 +106,7 @@ async def test_a_claim_goes_around_an_object_that_has_the_name(world: World) -> 
     assert await world.ask_text("c1", "c2") == ["10.0.0.11", "10.0.0.12"]
     assert await world.refused("c3") == EXHAUSTED
     await world.remove(kinds.ADDRESS, "a-10-0-0-10")
-    assert (await world.address_of("c3", 1.0))["spec"]["address"] == "10.0.0.10"
+    assert (await world.address_of("c3", SOON))["spec"]["address"] == "10.0.0.10"
 
 
 async def test_waiting_claims_are_served_oldest_first(world: World) -> None:
@@ -116,5 +116,5 @@ async def test_waiting_claims_are_served_oldest_first(world: World) -> None:
         await world.create(claim(name))
         await world.error_of(name)
     await world.delete(kinds.CLAIM, "c3")
-    assert (await world.address_of("x", 1.0))["spec"]["address"] == "10.0.0.12"
+    assert (await world.address_of("x", SOON))["spec"]["address"] == "10.0.0.12"
     assert await world.error_of("y") == EXHAUSTED

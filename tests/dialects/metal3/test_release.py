@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, A, World, address, capi_claim, claim, pool
+from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, SOON, A, World, address, capi_claim, claim, pool
 from tests.support.operator import eventually
 
 from berth.dialects.metal3 import kinds
@@ -21,7 +21,7 @@ async def test_deleting_a_claim_gives_everything_back(world: World) -> None:
     await world.ask("c1")
     await world.shows({"c1": "10.0.0.10"})
     await world.remove(kinds.CLAIM, "c1")
-    await world.gone(kinds.ADDRESS, "a-10-0-0-10", 1.0)
+    await world.gone(kinds.ADDRESS, "a-10-0-0-10", SOON)
     await world.shows({})
 
 
@@ -34,8 +34,8 @@ async def test_another_controllers_finalizer_says_still_in_use(world: World) -> 
     assert not meta.is_deleting(await world.get(kinds.ADDRESS, "a-10-0-0-10"))
     assert meta.finalizers(await world.get(kinds.CLAIM, "c1")) == [OTHERS, kinds.CLAIM_FINALIZER]
     await world.edit(kinds.CLAIM, "c1", {"metadata": {"finalizers": [kinds.CLAIM_FINALIZER]}})
-    await world.gone(kinds.CLAIM, "c1", 1.0)
-    await world.gone(kinds.ADDRESS, "a-10-0-0-10", 1.0)
+    await world.gone(kinds.CLAIM, "c1", SOON)
+    await world.gone(kinds.ADDRESS, "a-10-0-0-10", SOON)
 
 
 async def test_an_address_deleted_by_hand_stays_with_its_claim(world: World) -> None:
@@ -50,7 +50,7 @@ async def test_an_address_deleted_by_hand_stays_with_its_claim(world: World) -> 
     assert meta.is_deleting(await world.get(kinds.ADDRESS, "a-10-0-0-10"))
     assert (await world.get(kinds.CLAIM, "c1"))["status"] == before["status"]
     await world.remove(kinds.CLAIM, "c1")
-    await world.gone(kinds.ADDRESS, "a-10-0-0-10", 1.0)
+    await world.gone(kinds.ADDRESS, "a-10-0-0-10", SOON)
     assert await world.ask_text("c3") == ["10.0.0.10"]
 
 
@@ -64,7 +64,7 @@ async def test_a_pool_waits_for_its_addresses(world: World) -> None:
     await world.passed()
     assert meta.is_deleting(await world.get(kinds.POOL, "pool"))
     await world.remove(CAPI_CLAIM, "m")
-    await world.gone(kinds.POOL, "pool", 2.0)
+    await world.gone(kinds.POOL, "pool", SOON)
 
 
 async def test_unclaimed_reservations_hold_no_pool(world: World) -> None:
@@ -88,7 +88,7 @@ async def test_a_dying_pool_serves_nobody_new(world: World) -> None:
     await world.remove(kinds.CLAIM, "c1")
     await world.gone(kinds.POOL, "pool")
     await world.create(pool("pool", A))
-    assert (await world.address_of("c2", 1.0))["spec"]["address"] in ("10.0.0.10", "10.0.0.11")
+    assert (await world.address_of("c2", SOON))["spec"]["address"] in ("10.0.0.10", "10.0.0.11")
 
 
 async def test_a_claim_of_a_missing_pool_can_go_at_any_time(world: World) -> None:
@@ -97,7 +97,7 @@ async def test_a_claim_of_a_missing_pool_can_go_at_any_time(world: World) -> Non
     await world.passed()
     assert meta.finalizers(await world.get(kinds.CLAIM, "c1")) == []
     await world.delete(kinds.CLAIM, "c1")
-    await world.gone(kinds.CLAIM, "c1", 0.5)
+    await world.gone(kinds.CLAIM, "c1", SOON)
 
 
 async def test_claims_deleted_as_soon_as_made_leak_nothing(world: World) -> None:
@@ -156,10 +156,10 @@ async def test_a_claim_whose_address_object_was_torn_away_gets_the_same_address_
     await world.ask_text("c1", "c2")
     await world.delete(kinds.ADDRESS, "a-10-0-0-11")
     await world.edit(kinds.ADDRESS, "a-10-0-0-11", {"metadata": {"finalizers": []}})
-    await world.gone(kinds.ADDRESS, "a-10-0-0-11", 0.5)
+    await world.gone(kinds.ADDRESS, "a-10-0-0-11", SOON)
     await world.remove(kinds.CLAIM, "c1")
     await world.edit(kinds.CLAIM, "c2", {"metadata": {"labels": {"touched": "yes"}}})
-    restored = await eventually(lambda: world.get(kinds.ADDRESS, "a-10-0-0-11"), 2.0)
+    restored = await eventually(lambda: world.get(kinds.ADDRESS, "a-10-0-0-11"), SOON)
     assert restored["spec"]["claim"]["name"] == "c2"
     assert restored["spec"]["address"] == "10.0.0.11"
 
@@ -171,7 +171,7 @@ async def test_a_claim_torn_away_leaves_no_address_behind(world: World, resource
     await (world.address_of if resource is kinds.CLAIM else world.capi_address_of)("c1")
     await world.edit(resource, "c1", {"metadata": {"finalizers": []}})
     await world.client.delete(resource, "c1", world.namespace)
-    await world.gone(kinds.ADDRESS if resource is kinds.CLAIM else CAPI_ADDRESS, "a-10-0-0-10", 1.0)
+    await world.gone(kinds.ADDRESS if resource is kinds.CLAIM else CAPI_ADDRESS, "a-10-0-0-10", SOON)
     assert await world.ask_text("c2") == ["10.0.0.10"]
 
 
@@ -180,4 +180,4 @@ async def test_a_hand_made_address_goes_with_the_claim_that_adopted_it(world: Wo
     await world.create(address("foo", "10.0.0.10", "ext"), pool("pool", A))
     await world.ask("ext")
     await world.remove(kinds.CLAIM, "ext")
-    await world.gone(kinds.ADDRESS, "foo", 1.0)
+    await world.gone(kinds.ADDRESS, "foo", SOON)

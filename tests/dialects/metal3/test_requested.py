@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.metal3 import CAPI_CLAIM, SIX, A, World, capi_claim, pool
+from tests.support.metal3 import CAPI_CLAIM, SIX, SOON, A, World, capi_claim, pool
 
 from berth.dialects.metal3 import kinds
 
@@ -22,7 +22,7 @@ async def test_a_taken_one_is_told_and_given_when_it_comes_free(world: World) ->
     await world.ask("first", wants="10.0.0.12")
     assert await world.refused("second", wants="10.0.0.12") == "Requested IP not available"
     await world.remove(kinds.CLAIM, "first")
-    assert (await world.address_of("second", 1.0))["spec"]["address"] == "10.0.0.12"
+    assert (await world.address_of("second", SOON))["spec"]["address"] == "10.0.0.12"
     assert "errorMessage" not in (await world.get(kinds.CLAIM, "second"))["status"]
 
 
@@ -38,7 +38,7 @@ async def test_one_outside_the_pools_is_told_in_upstreams_words(world: World) ->
     assert await world.refused("c", wants="10.9.9.9") == "Exhausted IP Pools"
     entries = [*A["pools"], {"subnet": "10.9.9.0/24"}]
     await world.edit(kinds.POOL, "pool", {"spec": {"pools": entries}})
-    assert (await world.address_of("c", 1.0))["spec"]["address"] == "10.9.9.9"
+    assert (await world.address_of("c", SOON))["spec"]["address"] == "10.9.9.9"
 
 
 async def test_a_request_against_ones_own_reservation_is_a_conflict(world: World) -> None:
@@ -89,4 +89,4 @@ async def test_a_cluster_api_claim_may_ask_too_and_is_told_what_is_wrong(world: 
     text = 'Invalid ipAddress annotation "foo": not a valid IP address'
     assert await world.ready_of("c") == ("False", "AllocationFailed", text)
     await world.annotate(CAPI_CLAIM, "c", "ipAddress", "10.0.0.11")
-    assert (await world.capi_address_of("c", 1.0))["spec"]["address"] == "10.0.0.11"
+    assert (await world.capi_address_of("c", SOON))["spec"]["address"] == "10.0.0.11"

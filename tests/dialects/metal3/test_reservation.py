@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.metal3 import SEED, SIX, A, B, World, claim, cluster_object, pool, ranged
+from tests.support.metal3 import SEED, SIX, SOON, A, B, World, claim, cluster_object, pool, ranged
 
 from berth.dialects.metal3 import kinds
 
@@ -74,7 +74,7 @@ async def test_a_reservation_that_is_taken_is_told_and_served_later(world: World
     assert await world.ask_text("c") == ["10.0.0.11"]
     assert (await world.ask_capi("d"))["spec"]["address"] == "10.0.0.12"
     await world.remove(kinds.CLAIM, "a")
-    assert (await world.address_of("b", 1.0))["spec"]["address"] == "10.0.0.10"
+    assert (await world.address_of("b", SOON))["spec"]["address"] == "10.0.0.10"
 
 
 async def test_a_reservation_taken_by_a_claim_of_the_other_api_is_no_double(world: World) -> None:
@@ -98,4 +98,4 @@ async def test_a_new_reservation_serves_the_claim_that_waits_for_it(world: World
     await world.create(claim("late"))
     assert await world.error_of("late") == EXHAUSTED
     await world.edit(kinds.POOL, "pool", {"spec": {"preAllocations": {"z": None, "late": "10.0.0.12"}}})
-    assert (await world.address_of("late", 1.0))["spec"]["address"] == "10.0.0.12"
+    assert (await world.address_of("late", SOON))["spec"]["address"] == "10.0.0.12"

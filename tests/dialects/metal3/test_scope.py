@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.metal3 import CAPI_CLAIM, A, World, capi_claim, claim, pool
+from tests.support.metal3 import CAPI_CLAIM, SOON, A, World, capi_claim, claim, pool
 from tests.support.operator import running
 
 from berth.devcluster import DevCluster
@@ -26,7 +26,7 @@ async def test_a_watch_filter_leaves_everything_else_alone(cluster: DevCluster, 
         chosen = {"metadata": {"labels": {kinds.WATCH_LABEL: "v"}}}
         await world.edit(kinds.POOL, "pool", chosen)
         await world.edit(kinds.CLAIM, "c1", chosen)
-        assert (await world.address_of("c1", 2.0))["spec"]["address"] == "10.0.0.10"
+        assert (await world.address_of("c1", SOON))["spec"]["address"] == "10.0.0.10"
 
 
 async def test_a_namespace_leaves_every_other_alone(cluster: DevCluster, namespace: str) -> None:

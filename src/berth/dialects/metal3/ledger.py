@@ -1,8 +1,8 @@
 """Leases as IPAddress objects named after the address: the API server itself refuses a double.
 
 Inside one API the name is the lock. Between the two APIs that share a pool it is not, so a new address is
-shown to nobody before one look at the other API, made after our object was stored, found no twin. Whoever
-looks second sees the first: two claims can both step back, but never both stay.
+shown to nobody before one look at the other API, made after our object was stored. Of two twins the later one
+goes: it is sure to see the earlier, which was there when it came. Where the order cannot be told both go.
 
 The claim's status, written only over the version it was decided on, says which object is the claim's. That
 holds with several operators at work on one claim, too (docs/decisions/0006).
@@ -35,6 +35,7 @@ class Obstacle:
     namespace: str
     name: str
     holder: str
+    born: int  # see born_at
 
     @property
     def key(self) -> str:
@@ -117,7 +118,13 @@ class Leases:
             record = await self._create(claim, pool, spec, block)
         else:
             record = await self._look_at(record)
-        await self._refuse_twin(record, spec.address_name(block))
+        born = born_at(record)
+        self.kept.cache.observe(record)
+        twin = await self._twins.find(
+            self.flavour.kind, record["metadata"]["namespace"], spec.address_name(block)
+        )
+        if twin is not None and not (0 < born < twin.born):
+            raise StepBack(record, twin)
         return record
 
     async def _look_at(self, record: Object) -> Object:
@@ -186,31 +193,23 @@ class Leases:
         body = self.flavour.address_object(claim, pool, written)
         namespace = claim["metadata"]["namespace"]
         try:
-            record = await self._client.create(self.resource, body, namespace)
+            return await self._client.create(self.resource, body, namespace)
         except AlreadyExists:
-            return await self._is_it_ours(claim, pool, written, block)
-        self.kept.cache.observe(record)
-        return record
+            return await self._is_it_ours(claim, written.name, block)
 
-    async def _is_it_ours(self, claim: Object, pool: Object, written: Written, block: Block) -> Object:
+    async def _is_it_ours(self, claim: Object, name: str, block: Block) -> Object:
         namespace = claim["metadata"]["namespace"]
-        record = await self.find(namespace, written.name)
+        record = await self.find(namespace, name)
         if record is None:
-            raise Conflict(409, f"IPAddress {namespace}/{written.name} came and went; looking again")
+            raise Conflict(409, f"IPAddress {namespace}/{name} came and went; looking again")
         if self.is_for(record, claim) and not meta.is_deleting(record):
-            self.kept.cache.observe(record)
             return record
         raise InTheWay(block, self.obstacle(record))
 
     def obstacle(self, record: Object) -> Obstacle:
         """The address is nobody's we know: the object holds it, until it goes."""
         name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
-        return Obstacle(self, namespace, name, object_key(self.resource, namespace, name))
-
-    async def _refuse_twin(self, record: Object, name: str) -> None:
-        twin = await self._twins.find(self.flavour.kind, record["metadata"]["namespace"], name)
-        if twin is not None:
-            raise StepBack(record, twin)
+        return Obstacle(self, namespace, name, object_key(self.resource, namespace, name), born_at(record))
 
     def knows(self, record: Object) -> bool:
         held = self.kept.cache.get(record["metadata"]["namespace"], record["metadata"]["name"])
@@ -257,6 +256,17 @@ class Twins:
             page = await self._client.raw("GET", other.resource.path(namespace), params={"limit": "1"})
             self._answer[key] = (sent, not page.get("items"))
             return self._answer[key][1]
+
+
+def born_at(record: Object) -> int:
+    """The revision at which the object was stored; 0 where it was touched since and nobody can tell.
+
+    One entry in `managedFields` means one writer, its maker, who never edits it. Revisions of one store are
+    comparable across kinds.
+    """
+    writers = record["metadata"].get("managedFields") or ()
+    untouched = len(writers) == 1 and not meta.is_deleting(record)
+    return int(meta.resource_version(record)) if untouched else 0
 
 
 def block_of(address: Object) -> Block:

@@ -99,13 +99,18 @@ class Pools:
             )
             return
         other = opened.desk.adopt(block, leases.holder_of(address))
-        if other is not None:
+        if other is not None and self._is_recorded(other, block):
             _log.warning(
                 "one address, two objects",
                 address=str(block.address),
                 object=address["metadata"]["name"],
                 holder=other,
             )
+
+    def _is_recorded(self, holder: str, block: Block) -> bool:
+        """Does an object say so, or only our own memory of a claim that is still to be stored?"""
+        records = (record for leases in self.leases for record in leases.kept.cache.by("holder", holder))
+        return any(block_of(record) == block for record in records)
 
     def stands_in_the_way(self, obstacle: Obstacle, desk: Desk, block: Block) -> None:
         """The address is out until this object goes, whoever's it is."""
