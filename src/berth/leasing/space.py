@@ -16,7 +16,8 @@ from itertools import chain
 from random import Random
 
 from berth.errors import Taken
-from berth.leasing.ground import Ground, lay_out
+from berth.leasing.ground import Ground
+from berth.leasing.layout import lay_out
 from berth.leasing.leases import Leases
 from berth.leasing.model import Lease, Pool, Strategy
 from berth.leasing.usage import Usage
@@ -50,7 +51,7 @@ class Space:
     def _lay_out(self, pool: Pool, leases: Iterable[tuple[Block, str]]) -> None:
         self.pool = pool
         self.grounds: dict[Family, Ground] = lay_out(pool)
-        self._grounds = tuple(sorted(self.grounds.values(), key=lambda ground: ground.preference))
+        self._grounds = tuple(self.grounds.values())
         self.goes_round = pool.strategy is Strategy.ROUND_ROBIN
         self.random = Random() if pool.strategy is Strategy.RANDOM else None
         self._total = RangeSet(pool.ranges).minus(RangeSet(pool.exclusions))
@@ -96,7 +97,7 @@ class Space:
     def is_free(self, block: Block) -> bool:
         """Could anyone have exactly this block now?"""
         ground = self.grounds.get(block.family)
-        return ground is not None and ground.covers(block)
+        return ground is not None and ground.covers(block.first, block.length)
 
     def grounds_for(self, family: Family | None) -> tuple[Ground, ...]:
         """The families of this pool a claim may be served from, the one preferred first."""
@@ -212,17 +213,19 @@ class Space:
 
     def _cover(self, run: Range) -> None:
         """Addresses no lease had before have one now."""
-        self._outside += run.size - self._total.count_within(run)
-        self._reserved_used += self._reserved.count_within(run)
+        self._count(run, 1)
         if run.family in self.grounds:
             self.grounds[run.family].take_all(run)
 
     def _uncover(self, run: Range) -> None:
         """Addresses of a lease have none now."""
-        self._outside -= run.size - self._total.count_within(run)
-        self._reserved_used -= self._reserved.count_within(run)
+        self._count(run, -1)
         if run.family in self.grounds:
             self.grounds[run.family].give_all(run)
+
+    def _count(self, run: Range, times: int) -> None:
+        self._outside += times * (run.size - self._total.count_within(run))
+        self._reserved_used += times * self._reserved.count_within(run)
 
     def usage(self) -> Usage:
         free = sum(ground.free for ground in self.grounds.values())

@@ -25,7 +25,9 @@ class Cells:
     def __init__(self) -> None:
         self._bits: dict[int, int] = {}
         self._parts: dict[int, tuple[tuple[int, int], ...]] = {}  # cells that are not all ground
-        self._filed = [[SortedInts() for _ in range(ORDER)] for _ in range(ORDER + 1)]  # [part's][hole's order]
+        self._filed = [
+            [SortedInts() for _ in range(ORDER)] for _ in range(ORDER + 1)
+        ]  # [part's][hole's order]
         self._wide = [0] * (ORDER + 1)  # bit k of a part's order: some part has a widest hole of order k
 
     @property

@@ -160,9 +160,12 @@ class FreeBlocks:
             self._file(first >> half << half ^ 1 << half, half)
 
     def _merge(self, first: int, order: int) -> None:
-        while order < self._width and self._order_at.get(first ^ 1 << order) == order:
-            self._unfile(first ^ 1 << order, order)
-            first &= ~(1 << order)
+        while order < self._width:
+            buddy = first ^ 1 << order
+            if self._order_at.get(buddy) != order:
+                break
+            self._unfile(buddy, order)
+            first = min(first, buddy)
             order += 1
         self._file(first, order)
 
