@@ -157,12 +157,13 @@ async def test_t08_three_operators_without_election_never_grant_one_block_twice(
         for _ in range(3):
             one = running(cluster, crds=crds(), dialects=("kubipam",), leader_elect=False)
             operator = await stack.enter_async_context(one)
-        for turn in range(20 if DEEP else 3):
-            world = World(operator.client, await make_namespace(cluster))
-            await three_at_work(world, turn)
+        for turn in range(20 if DEEP else 2):
+            await three_grant(World(operator.client, await make_namespace(cluster)), turn)
+            await three_hand_on(World(operator.client, await make_namespace(cluster)), turn)
 
 
-async def three_at_work(world: World, turn: int) -> None:
+async def three_grant(world: World, turn: int) -> None:
+    """Mixed lengths, and half of them go again."""
     await world.range("10.0.0.0/22", mode=("FirstMatch", "RoundRobin")[turn % 2])
     version = await world.client.revision(REQUEST, world.namespace)
     lengths = (32, 30, 31, 32, 29)
@@ -175,6 +176,18 @@ async def three_at_work(world: World, turn: int) -> None:
     assert await eventually(lambda: is_whole(world), 20, every=0.2)
     shown = await history(world, version)
     assert all(len(cidrs) == 1 for cidrs in shown.values())
+
+
+async def three_hand_on(world: World, turn: int) -> None:
+    """Every block of a full range goes straight to one who waits, while two others release it too."""
+    await world.range("10.0.0.0/26", mode=("FirstMatch", "RoundRobin")[turn % 2])
+    granted = await world.together({f"r{number}": None for number in range(100)})
+    holders = [name for name, cidr in granted.items() if "/" in cidr]
+    assert len(holders) == 64
+    await asyncio.gather(*(world.delete(name) for name in holders[:36]))
+    await eventually(lambda: all_bound(world, 64), 30, every=0.2)
+    assert await eventually(lambda: is_whole(world), 20, every=0.2)
+    assert await world.granted("more") == "none"
 
 
 async def is_whole(world: World) -> bool:

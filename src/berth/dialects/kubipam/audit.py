@@ -87,7 +87,7 @@ class Audit:
         self._warnings = warnings
         self._settings = settings
         self._sightings: dict[str, Sightings] = {}  # by the range's UID
-        self._braked: dict[str, RangeSet] = {}
+        self._braked: dict[str, RangeSet] = {}  # what was already told, by the range's UID
 
     async def run(self) -> None:
         woken_at = self._settings.clock()
@@ -100,6 +100,8 @@ class Audit:
                     opened.desk.wake_all()
 
     async def sweep(self) -> None:
+        there = {opened.uid for opened in self._ranges}
+        self._sightings = {uid: seen for uid, seen in self._sightings.items() if uid in there}
         for opened in self._ranges:
             try:
                 await self._look_at(opened)
@@ -149,8 +151,8 @@ class Audit:
         leases = sum(1 for _ in opened.desk.space.leases())
         if blocks <= max(self._settings.brake_blocks, self._settings.brake_share * leases):
             return False
-        if self._braked.get(opened.key) != ripe:
-            self._braked[opened.key] = ripe
+        if self._braked.get(opened.uid) != ripe:
+            self._braked[opened.uid] = ripe
             text = f"{blocks} blocks are taken and nobody's: too many to give back unasked; see status.taken"
             _log.error("audit stopped by its brake", range=opened.key, blocks=blocks)
             self._tell(opened, "Warning", "audit", text)

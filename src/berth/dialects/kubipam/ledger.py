@@ -210,7 +210,7 @@ class Ledger:
                 # Whoever was not answered (we lost the race, or are being stopped) is still waiting.
                 self._waiting = [one for one in batch if not one.done] + self._waiting
             await self._refresh()
-            await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt)))
+            await asyncio.sleep(_pause(attempt))
         for one in self._waiting:
             one.finish(Conflict(409, "the range is being written by others all the time"))
         self._waiting = []
@@ -285,6 +285,14 @@ class Ledger:
                 self._cache.bury(obj)
         except KubeError as error:
             _finish(self._waiting, error)
+
+
+def _pause(attempt: int) -> float:
+    """A race that was lost once is run again at once; then a few times a second, and ever less."""
+    if attempt == 0:
+        return random.uniform(0, 0.02)
+    longest: float = min(LONGEST_PAUSE_SECONDS, 0.1 * 2**attempt)
+    return random.uniform(0.5, 1.0) * longest
 
 
 def _bulk(status: Object) -> int:
