@@ -107,7 +107,11 @@ class Leases:
         if record is None or not self.is_for(record, claim):
             return False
         self.kept.cache.observe(record)
-        return self.named_by(claim) is not None
+        if self.named_by(claim) is None:
+            # Only a store restored from a backup has less than we saw. Until its list is here, what we know
+            # of the address is another history's, and the claim must not be moved because of it.
+            raise Conflict(409, f"IPAddress {name} is older than the one we knew; looking again")
+        return True
 
     async def commit(self, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:
         """The object that records the lease: the one that exists, or a new one. Raises Taken or StepBack."""
