@@ -56,6 +56,7 @@ class SeveralBook(ClaimBook, Protocol):
 
     failed: str  # reason word of the Event for whoever waits
 
+    async def learns(self, claim: Object) -> bool: ...
     def is_bound(self, claim: Object) -> bool: ...
     def refused(self, serve: Serve, refusal: Refusal) -> str: ...
     def status(self, claim: Object, blocks: tuple[Block, ...], why: str) -> Object: ...
@@ -69,6 +70,8 @@ class SeveralLife(ClaimLife):
 
     async def _serve(self, claim: Object, ref: Ref, serve: Serve) -> Outcome:
         assert isinstance(serve, Several)
+        if await self._several.learns(claim):
+            return After(0.0)
         noes = (No(serve.fault),) if serve.fault else self._reserve_all(serve)
         self._step_out(ref)
         if noes and (serve.fault or not serve.partly or len(noes) == len(serve.each)):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.support.cluster import drop_namespace, make_namespace
-from tests.support.mortal import Fate, mortal
+from tests.support.dying import Fate, dying
 from tests.support.operator import admin, eventually, install, running
 from tests.support.vip import World
 
@@ -171,7 +171,7 @@ async def _run(cluster: DevCluster, world: World, scenario: Any, fate: Fate) -> 
 
         await eventually(over, 20)
 
-    async with mortal(cluster, fate, dialects=("vip",)):
+    async with dying(cluster, fate, dialects=("vip",)):
         await scenario.play(world, wait)
     async with running(cluster, crds=(), dialects=("vip",)):
 

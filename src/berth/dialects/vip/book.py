@@ -147,6 +147,14 @@ class ServiceBook:
         held = self._register.blocks_of(owner(service).key)
         return block in held or not any(other.family is block.family for other in held)
 
+    async def learns(self, claim: Object) -> bool:
+        """It has one address and shows another, unknown to the ledger: did a second operator give it?"""
+        if not meta.has_finalizer(claim, self.finalizer):
+            return False
+        ledger, held = self._register.ledger, self._register.blocks_of(owner(claim).key)
+        unsure = [block for block in shown(claim) if ledger.get(block) is None and block not in held]
+        return any([await ledger.find(block) is not None for block in unsure])
+
     def _replace_foreign(self, ref: Ref, blocks: tuple[Block, ...]) -> None:
         key = f"Ingress/{ref.namespace}/{ref.name}"
         before = self._foreign.pop(ref, ())

@@ -1,0 +1,65 @@
+"""An operator that dies at a chosen write: before it is sent, or after it was stored and before it knows.
+
+In this process, so that a hundred deaths take minutes; the bench in tests/faults kills real processes.
+A dead operator writes nothing more, whatever its tasks still try, and is then cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from tests.support.operator import running
+
+from berth.devcluster import DevCluster
+from berth.errors import Unreachable
+from berth.kube.client import Client
+from berth.kube.transport import Request
+
+
+@dataclass(slots=True)
+class Fate:
+    """`at` counts the writes that matter from 0; -1 lives on."""
+
+    at: int = -1
+    after: bool = False
+    count: int = 0
+    writes: list[str] = field(default_factory=list)
+    died: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __str__(self) -> str:
+        return f"{'after' if self.after else 'before'} write {self.at}"
+
+    async def carry_out(self, request: Request, send: Callable[[], Awaitable[Any]]) -> Any:
+        if self.died.is_set():
+            raise Unreachable("dead")
+        number = self._number(request)
+        if number != self.at:
+            return await send()
+        if self.after:
+            await send()
+        self.died.set()
+        raise Unreachable("dead")
+
+    def _number(self, request: Request) -> int | None:
+        """Events and pools' statuses are told when there is time, in no order that could be repeated."""
+        if "/events" in request.path or ("/ipgroups/" in request.path and request.path.endswith("/status")):
+            return None
+        self.writes.append(f"{request.method} {request.path}")
+        self.count += 1
+        return self.count - 1
+
+
+@asynccontextmanager
+async def dying(cluster: DevCluster, fate: Fate, **settings: Any) -> AsyncIterator[None]:
+    class Mortal(Client):
+        async def _write(self, request: Request) -> Any:
+            return await fate.carry_out(request, lambda: Client._write(self, request))
+
+    with patch("berth.run.Client", Mortal):
+        async with running(cluster, crds=(), **settings):
+            yield
