@@ -22,7 +22,7 @@ from berth.dialects.metal3.book import Book
 from berth.dialects.metal3.ledger import Leases
 from berth.dialects.metal3.translate import PoolSpec, address_name
 from berth.errors import Unreachable
-from berth.kube import meta, patch, watch
+from berth.kube import patch, watch
 from berth.kube.client import Client
 from berth.kube.meta import Ref
 from berth.kube.transport import Request
@@ -157,22 +157,6 @@ def _always_leads() -> None:
     put(Elector, "_renew", renewed)
 
 
-@plant("collected by name")
-def _by_name() -> None:
-    """A claim of this name went: its address goes, although another claim of the name may have it by now."""
-
-    async def clean_up(self: Book, ref: Ref) -> None:
-        for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
-            await _wipe(self.leases, ref.namespace, record["metadata"]["name"])
-
-    async def withdraw(self: Book, claim: Object) -> bool:
-        await clean_up(self, meta.ref(claim))
-        return True
-
-    put(Book, "clean_up", clean_up)
-    put(Book, "withdraw", withdraw)
-
-
 @plant("no start barrier")
 def _start_at_once() -> None:
     """Work begins before the caches are filled, and what is leased is the last to be known."""
@@ -196,9 +180,9 @@ def _log_bodies() -> None:
     said = log.get("berth.kube.client")
 
     async def and_say(self: Client, request: Request) -> Object:
-        said.info("written", body=str(request.body))
+        said.info("written", what=str(request.body))
         answer: Object = await write(self, request)
-        said.info("answered", body=str(answer))
+        said.info("answered", what=str(answer))
         return answer
 
     put(Client, "_write", and_say)

@@ -107,6 +107,11 @@ class FaultProxy:
                 self.streams.cut()
                 await runner.cleanup()
 
+    async def revision(self) -> int:
+        """Of the store, now."""
+        async with self._session.get(f"{self._server}/api/v1/namespaces?limit=1") as answer:
+            return int((await answer.json())["metadata"]["resourceVersion"])
+
     @contextmanager
     def away(self) -> Iterator[None]:
         """Nothing gets through meanwhile."""
@@ -164,7 +169,7 @@ class FaultProxy:
             return web.Response(status=answer.status, body=await answer.read(), headers=_kept(answer.headers))
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        if (instead := self.streams.instead()) is not None:
+        if (instead := self.streams.instead(request)) is not None:
             return instead
         async with self._session.get(
             self._server + request.raw_path,

@@ -39,6 +39,7 @@ class Streams:
     def __init__(self) -> None:
         self._open: set[Stream] = set()
         self._instead: list[web.Response] = []  # for the next watches that are asked for
+        self._known_from = 0  # the oldest version that can still be watched from
 
     def __len__(self) -> int:
         return len(self._open)
@@ -68,18 +69,22 @@ class Streams:
 
     def answer_next(self, watches: int, status: int) -> None:
         """The next so many watches get this status and no event: 200 is an empty stream."""
-        gone = json.loads(error_event(status, "Expired"))["object"]
         for _ in range(watches):
-            self._instead.append(
-                web.Response(status=200) if status == 200 else web.json_response(gone, status=status)
-            )
+            self._instead.append(web.Response(status=200) if status == 200 else _expired())
+
+    def forget_before(self, version: int) -> None:
+        """As after a compaction: whoever watches from an older version must list again."""
+        self._known_from = version
+        self.cut()
 
     def heal(self) -> None:
         self._instead.clear()
 
     # What the proxy asks
 
-    def instead(self) -> web.Response | None:
+    def instead(self, request: web.Request) -> web.Response | None:
+        if int(request.query.get("resourceVersion") or 0) < self._known_from:
+            return _expired()
         return self._instead.pop() if self._instead else None
 
     async def carry(
@@ -103,3 +108,7 @@ class Streams:
                 await stream.response.write(line)
         if stream.half_open:
             await stream.ended.wait()
+
+
+def _expired() -> web.Response:
+    return web.json_response(json.loads(error_event(410, "Expired"))["object"], status=410)

@@ -49,8 +49,12 @@ async def gone_answers(proxy: FaultProxy) -> None:
     proxy.streams.cut()
 
 
+async def compacted(proxy: FaultProxy) -> None:
+    proxy.streams.forget_before(await proxy.revision())
+
+
 FAULTS: tuple[Fault, ...] = (
-    *(cut, half_open, gone_event, error_event_500),
+    *(compacted, cut, half_open, gone_event, error_event_500),
     *(cut_line, ends_in_a_line, empty_answers, gone_answers),
 )
 
