@@ -71,6 +71,7 @@ def test_commands_that_need_no_cluster_work(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # many short processes: on a busy machine each takes seconds
 @pytest.mark.parametrize("page", _pages("cluster"), ids=_name)
 async def test_commands_on_a_cluster_work(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
