@@ -157,7 +157,7 @@ async def test_t08_three_operators_without_election_never_grant_one_block_twice(
         for _ in range(3):
             one = running(cluster, crds=crds(), dialects=("kubipam",), leader_elect=False)
             operator = await stack.enter_async_context(one)
-        for turn in range(20 if DEEP else 2):
+        for turn in range(20 if DEEP else 1):
             await three_grant(World(operator.client, await make_namespace(cluster)), turn)
             await three_hand_on(World(operator.client, await make_namespace(cluster)), turn)
 
@@ -170,10 +170,10 @@ async def three_grant(world: World, turn: int) -> None:
     sizes: dict[str, int | None] = {f"r{number}": lengths[number % 5] for number in range(200)}
     granted = await world.together(sizes)
     assert not [name for name, cidr in granted.items() if "/" not in cidr]
-    await eventually(lambda: is_whole(world), 20, every=0.2)
+    await eventually(lambda: is_whole(world), 60, every=0.2)
     await asyncio.gather(*(world.delete(name) for name in list(sizes)[::2]))
-    await eventually(lambda: has(world, 100), 20, every=0.2)
-    assert await eventually(lambda: is_whole(world), 20, every=0.2)
+    await eventually(lambda: has(world, 100), 60, every=0.2)
+    assert await eventually(lambda: is_whole(world), 60, every=0.2)
     shown = await history(world, version)
     assert all(len(cidrs) == 1 for cidrs in shown.values())
 
@@ -185,8 +185,8 @@ async def three_hand_on(world: World, turn: int) -> None:
     holders = [name for name, cidr in granted.items() if "/" in cidr]
     assert len(holders) == 64
     await asyncio.gather(*(world.delete(name) for name in holders[:36]))
-    await eventually(lambda: all_bound(world, 64), 30, every=0.2)
-    assert await eventually(lambda: is_whole(world), 20, every=0.2)
+    await eventually(lambda: all_bound(world, 64), 60, every=0.2)
+    assert await eventually(lambda: is_whole(world), 60, every=0.2)
     assert await world.granted("more") == "none"
 
 

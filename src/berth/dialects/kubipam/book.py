@@ -126,12 +126,14 @@ class Book:
             opened.desk.free(held, uid)
 
     async def withdraw(self, request: Object) -> bool:
-        opened = self._ranges.get(range_of(request))
+        opened, uid = self._ranges.get(range_of(request)), meta.uid(request)
         while opened is not None and opened.ledger.page is not None:
+            if uid in opened.ledger.page.released:
+                break  # only the finalizer is left
             epoch = opened.ledger.epoch
             live = await self._alive(request)
             if live is None:
-                await self._abandon(opened, meta.uid(request))
+                await self._abandon(opened, uid)
                 return False
             if not meta.has_finalizer(live, self.finalizer):
                 return False  # someone else let it go
@@ -141,7 +143,7 @@ class Book:
             except Stale:
                 continue  # others wrote the page since we looked at the request: look again
         if opened is not None:
-            opened.let_go(meta.uid(request))
+            opened.let_go(uid)
         return True
 
     async def _alive(self, request: Object) -> Object | None:
