@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from berth.settings import Settings
 from berth.store.secrets import Secret
 
 Object = dict[str, Any]
+FRESH_SECONDS, REMEMBERED = 2.0, 1000
 ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -31,15 +33,24 @@ class Whereabouts:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._cluster_id = ""
+        self._namespaces: dict[str, tuple[float, str]] = {}
 
     async def identity(self, namespace: str, name: str) -> Identity:
         try:
-            found, cluster_id = await asyncio.gather(
-                self._client.get(kinds.NAMESPACE, namespace), self.cluster_id()
-            )
+            namespace_id, cluster_id = await asyncio.gather(self._namespace_id(namespace), self.cluster_id())
         except KubeError as error:
             raise words.said_by_server(error) from error
-        return Identity(name, str(found["metadata"]["uid"]), cluster_id)
+        return Identity(name, namespace_id, cluster_id)
+
+    async def _namespace_id(self, namespace: str) -> str:
+        """Remembered for a moment: a Service is asked about twice, and many come at once."""
+        read_at, found = self._namespaces.get(namespace, (float("-inf"), ""))
+        if time.monotonic() - read_at > FRESH_SECONDS:
+            found = str((await self._client.get(kinds.NAMESPACE, namespace))["metadata"]["uid"])
+            if len(self._namespaces) >= REMEMBERED:
+                self._namespaces.clear()
+            self._namespaces[namespace] = (time.monotonic(), found)
+        return found
 
     async def cluster_id(self) -> str:
         if not self._cluster_id:

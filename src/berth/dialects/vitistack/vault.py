@@ -10,6 +10,7 @@ import base64
 import binascii
 import secrets
 import string
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -25,6 +26,7 @@ Object = dict[str, Any]
 LETTERS = string.ascii_letters + string.digits
 LENGTH = range(8, 65)
 BEFORE = "before"
+FRESH_SECONDS = 2.0
 
 _log = log.get("ipam-operator")
 
@@ -38,17 +40,22 @@ class Vault:
         self._client = client
         self._namespace = namespace
         self._depends = depends  # whether anything registered needs the default secret that was
+        self._seen: tuple[float, Secret] | None = None  # the default one, for a moment
 
     async def named(self, name: str, namespace: str) -> Secret:
         """What an annotation's word stands for; the default one is made if nobody had one yet."""
         return await (self._default() if name == kinds.DEFAULT_SECRET else self.users(name, namespace))
 
     async def default_if_there(self) -> Secret | None:
+        if self._seen is not None and time.monotonic() - self._seen[0] < FRESH_SECONDS:
+            return self._seen[1]
         try:
             found = await self._client.get(kinds.SECRET, kinds.DEFAULT_SECRET, self._namespace)
         except NotFound:
             return None
-        return _value(found, kinds.SECRET_KEY)
+        value = _value(found, kinds.SECRET_KEY)
+        self._seen = (time.monotonic(), value) if value is not None else None
+        return value
 
     async def _default(self) -> Secret:
         try:
