@@ -58,7 +58,7 @@ async def record(stage: Stage, trade: Trade) -> list[Write]:
     async with stage.market(trade, SIZE) as market, stage.proxy() as proxy:
         async with stage.operator(market, proxy) as running:
             await _play(market, lambda: running.alive)
-            assert await until(lambda: _is_settled(market), BOUND_SECONDS)
+            assert await until(lambda: _is_settled(market), BOUND_SECONDS * market.patience)
         return list(proxy.writes)
 
 
@@ -91,7 +91,7 @@ async def _play(market: Market, alive: Callable[[], bool]) -> None:
         async def over() -> bool:
             return not alive() or await check()
 
-        assert await until(over, BOUND_SECONDS)
+        assert await until(over, BOUND_SECONDS * market.patience)
 
     for name in FIRST:
         await market.ask(name)

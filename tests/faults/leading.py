@@ -43,7 +43,7 @@ async def _stopped(stage: Stage, market: Market) -> list[str]:
         await churn.ask(5)
         found += await churn.settle()
         took = next((write.at for write in other.writes if write.counts), stopped_at) - stopped_at
-        if took > TAKEOVER_SECONDS + 1.0:  # the server keeps whole seconds of a lease
+        if took > TAKEOVER_SECONDS * market.patience + 1.0:  # the server keeps whole seconds of a lease
             found.append(f"takeover took {took:.1f} s")
         return [*found, *await _goes_on(leader, its_proxy, churn)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,6 +22,7 @@ from berth.kube.client import Client
 from berth.settings import Settings
 
 LOOK_SECONDS = 0.03
+MOST_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Stage:
     home: Path
     random: Random = field(default_factory=Random)
     planted: tuple[str, ...] = ()  # bugs and scaled clocks, by their names in plants.py
-    patience: float = 1.0
+    patience: float = field(default_factory=lambda: load_of_machine())
 
     def with_plants(self, *names: str) -> Stage:
         return replace(self, planted=(*self.planted, *names))
@@ -89,6 +91,11 @@ class Stage:
 
     def log_of(self, market: Market) -> Path:
         return self.home / f"{market.namespace}.log"
+
+
+def load_of_machine() -> float:
+    """Times are meant for a machine that has one for us: where others wait for its cores too, so do we."""
+    return min(MOST_PATIENCE, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 async def until(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:

@@ -65,7 +65,7 @@ async def line_at_an_empty_pool(stage: Stage, tally: Tally, times: int, trade: T
             await churn.ask(CLAIMS)
             tally.violations += await churn.settle(SETTLE_SECONDS)
             # On a busy machine: no longer than 200 newcomers take who need not wait.
-            limit = max(LINE_SECONDS, 1.5 * (time.monotonic() - started_at))
+            limit = max(LINE_SECONDS * market.patience, 1.5 * (time.monotonic() - started_at))
             seen = market.trade.used(await market.snapshot())
             await trade.resize(stage.client, market.namespace, seen or CLAIMS)
             tally.add(await _release_all(market, churn, limit))

@@ -36,5 +36,5 @@ CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
 async def test_a_planted_bug_is_caught(stage: Stage, seed: int, name: str) -> None:
     _, deed, tries, trade, kind = CAUGHT[name]
     tally = Tally(until_found=True)
-    await deed(replace(stage.with_plants(name), patience=0.25), tally, tries, trade)
+    await deed(replace(stage.with_plants(name), patience=0.3 * stage.patience), tally, tries, trade)
     assert any(kind in violation for violation in tally.violations), f"seed {seed}: {tally}"
