@@ -101,8 +101,9 @@ class OpenRange:
 
     def adopt(self, uid: str, block: Block) -> None:
         other = self.desk.adopt(block, uid)
-        if other is not None:
-            self._shared += [(uid, block), *((other, held) for held in self.desk.space.leases_of(other))]
+        shown = None if other is None else self._requests.granted(other)
+        if other is not None and shown is not None and shown.overlaps(block):
+            self._shared += [(uid, block), (other, shown)]
             _log.warning("one block, two holders", range=self.key, cidr=str(block), uids=f"{uid}, {other}")
 
     def turned(self, page: Page) -> None:
@@ -182,7 +183,10 @@ class OpenRange:
 
     def shared(self, uid: str, block: Block) -> list[Block]:
         """What others hold of this block too."""
-        return [held for other, held in self._shared if other != uid and held.overlaps(block)]
+        others = [
+            held for other, held in self._shared if other != uid and self._requests.granted(other) == held
+        ]
+        return [held for held in others if held.overlaps(block)]
 
     def is_unwritten(self, uid: str) -> bool:
         return uid in self._unwritten
