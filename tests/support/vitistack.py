@@ -80,6 +80,11 @@ class Api:
     def holders(self, address: str) -> int:
         return len(self._rows("SELECT 1 FROM holders WHERE address = ?", address.partition("/")[0]))
 
+    def of_namespace(self, namespace_id: str) -> list[str]:
+        """Addresses that Services of a namespace are on, however long still."""
+        sql = "SELECT address FROM holders WHERE namespace_id = ? ORDER BY address"
+        return [row[0] for row in self._rows(sql, namespace_id)]
+
     def addresses(self) -> list[str]:
         return sorted(row[0] for row in self._rows("SELECT address FROM addresses"))
 

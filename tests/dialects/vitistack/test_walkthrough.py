@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), py
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "walkthrough-vitistack.md"
 EXAMPLES = "examples/vitistack"
-SHOWN = ("addresses", "ip-family", "secret", "zone", "retention-period-days")
 
 
 @dataclass(slots=True)
@@ -54,13 +53,20 @@ class Walk:
         self.lines.append(f"```\n{site}$ kubectl {command}\n{_steady(said).rstrip()}\n```")
         return said
 
+    async def apply(self, manifest: str, kubectl: Kubectl | None = None) -> None:
+        said = await (kubectl or self.kubectl)("apply", "-f", "-", stdin=manifest)
+        site = "" if kubectl is None else "(other site) "
+        shown = f"{site}$ kubectl apply -f - <<EOF\n{manifest.strip()}\nEOF\n{said.strip()}"
+        self.lines.append(f"```\n{shown}\n```")
+
     async def look(self, name: str) -> str:
-        columns = ",".join(
-            f"{word.upper()}:.metadata.annotations.ipam\\.vitistack\\.io/{word}" for word in SHOWN
-        )
-        return await self.run(
-            f"-n services get service {name} -o custom-columns=NAME:.metadata.name,{columns}"
-        )
+        """Its annotations of ours, one a line."""
+        command = f"-n services get service {name} -o yaml"
+        said = await self.kubectl(*command.split(" "))
+        found = sorted(set(re.findall(r"ipam\.vitistack\.io/[a-z-]+: .*", said)))
+        shown = "\n".join(found)
+        self.lines.append(f"```\n$ kubectl {command} | grep ipam.vitistack.io\n{_steady(shown)}\n```")
+        return shown
 
     def ledger(self, address: str) -> None:
         found = self.world.api.entries(address)
@@ -150,9 +156,7 @@ async def _create(walk: Walk) -> None:
 
 
 async def _update(walk: Walk) -> None:
-    walk.say(
-        "## Update\nRetention and the flag that keeps ROR away are sent to the IPAM-API before the update returns."
-    )
+    walk.say("## Update\nRetention and the flag that keeps ROR away are sent before the update returns.")
     note = "-n services annotate service my-service --overwrite"
     await walk.run(
         f"{note} ipam.vitistack.io/retention-period-days=7 ipam.vitistack.io/deny-external-cleanup=true"
@@ -172,7 +176,7 @@ async def _update(walk: Walk) -> None:
     walk.say("Both families, and back to one. Zones of the health network have IPv4 only.")
     assert "no prefixes found" in await walk.run(f"{note} ipam.vitistack.io/ip-family=dual")
     await walk.run(f"apply -f {EXAMPLES}/dual.yaml")
-    assert "2a05:1234::/128," in await walk.look("dual")
+    assert "2a05:1234::/128,83.118.168." in await walk.look("dual")
     await walk.run("-n services annotate service dual --overwrite ipam.vitistack.io/ip-family=ipv4")
     assert "2a05" not in await walk.look("dual")
     walk.say("Another secret, kept beside the Service.")
@@ -208,33 +212,22 @@ async def _recall(walk: Walk) -> None:
     await walk.expiring(address, "dual")
     walk.ledger(address)
     walk.say("The same name in the same namespace with the same secret gets it back, without naming it.")
-    await walk.run("-n services create service loadbalancer dual --tcp=80:100 --dry-run=client -o name")
-    body = {
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "dual", "namespace": "services", "annotations": {kinds.SECRET_NAME: "my-secret"}},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "targetPort": 100, "protocol": "TCP"}]},
-    }  # fmt: skip
-    made = await walk.world.client.create(kinds.SERVICE, body)
+    await walk.apply(manifest("dual", "ipam.vitistack.io/secret: my-secret"))
+    made = await walk.world.get("dual")
     assert address_of(made) == address
     await walk.look("dual")
 
 
 async def _anycast(walk: Walk, there: World, kubectl: Kubectl) -> None:
     walk.say(
-        "## Anycast from two clusters\nThe same value of a secret and the same address, from another control plane."
+        "## Anycast from two clusters\nThe same secret and the same address, from another control plane."
     )
     address = address_of(await walk.world.get("dual"))
     await walk.run("create namespace services", kubectl)
     await walk.run(f"apply -f {EXAMPLES}/secret.yaml", kubectl)
-    body = {
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {
-            "name": "anycast", "namespace": "services",
-            "annotations": {kinds.SECRET_NAME: "my-secret", kinds.ADDRESSES: address},
-        },
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "targetPort": 100, "protocol": "TCP"}]},
-    }  # fmt: skip
-    made = await there.client.create(kinds.SERVICE, body)
+    wishes = ("ipam.vitistack.io/secret: my-secret", f"ipam.vitistack.io/addresses: {address}")
+    await walk.apply(manifest("anycast", *wishes), kubectl)
+    made = await there.get("anycast")
     assert address_of(made) == address
     walk.ledger(address)
     assert walk.world.api.holders(address) == 2
@@ -249,7 +242,8 @@ async def _anycast(walk: Walk, there: World, kubectl: Kubectl) -> None:
 
 async def _cluster_deletion(walk: Walk) -> None:
     walk.say(
-        "## A cluster is deleted\nROR tells the IPAM-API over its event stream; who said `deny-external-cleanup` is spared."
+        "## A cluster is deleted\nROR tells the IPAM-API over its event stream; "
+        "who said `deny-external-cleanup` is spared."
     )
     await walk.run(f"apply -f {EXAMPLES}/annotated.yaml")
     cluster_id = (await walk.world.client.get(kinds.NAMESPACE, "kube-system"))["metadata"]["uid"]
@@ -261,8 +255,25 @@ async def _cluster_deletion(walk: Walk) -> None:
     walk.ledger(spared)
 
 
+def manifest(name: str, *annotations: str) -> str:
+    notes = "\n".join(f"    {line}" for line in annotations)
+    return f"""\
+apiVersion: v1
+kind: Service
+metadata:
+  name: {name}
+  namespace: services
+  annotations:
+{notes}
+spec:
+  type: LoadBalancer
+  ports: [{{protocol: TCP, port: 80, targetPort: 100}}]
+"""
+
+
 HEAD = """# The walk-through: Services with addresses from the IPAM-API
 
-Every command below was run by `tests/dialects/vitistack/test_walkthrough.py` against a real API server and a real `berth api`; this page is its output.
-The examples are in [examples/vitistack](../examples/vitistack), all fields in [dialects/vitistack.md](dialects/vitistack.md).
+Every command below was run by `tests/dialects/vitistack/test_walkthrough.py` against a real API
+server and a real `berth api`; this page is its output. The examples are in
+[examples/vitistack](../examples/vitistack), all fields in [dialects/vitistack.md](dialects/vitistack.md).
 """

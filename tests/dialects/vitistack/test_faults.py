@@ -1,0 +1,91 @@
+"""Rows of the fault bench that concern the vitistack operator, with their short numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.support.operator import eventually
+from tests.support.vitistack import (
+    SYSTEM,
+    World,
+    address_of,
+    service,
+)
+
+from berth.control.events import EVENTS
+from berth.dialects.vitistack import kinds
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.faults,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(600),
+]
+KEYS, COPIES = 25, 20
+
+
+def asking(world: World, name: str) -> dict[str, Any]:
+    """The mutating review of a create, as the API server sends it."""
+    request = {
+        "uid": str(uuid.uuid4()),
+        "kind": {"group": "", "version": "v1", "kind": "Service"},
+        "resource": {"group": "", "version": "v1", "resource": "services"},
+        "namespace": world.namespace,
+        "name": name,
+        "operation": "CREATE",
+        "userInfo": {"username": "tester"},
+        "object": service(name, world.namespace),
+        "oldObject": None,
+        "dryRun": False,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+async def test_the_same_review_many_times_is_one_address(world: World) -> None:
+    """T21: 500 reviews, 20 of each Service, parallel and out of order: one address per key."""
+    assert world.operator is not None
+    url = world.operator.settings.webhook_url + kinds.MUTATE_PATH
+    names = [f"web-{number}" for number in range(KEYS) for _ in range(COPIES)]
+    random.Random(21).shuffle(names)
+    limit = asyncio.Semaphore(8)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+
+        async def ask(name: str) -> bool:
+            async with limit, session.post(url, json=asking(world, name)) as response:
+                return bool((await response.json())["response"]["allowed"])
+
+        answers = await asyncio.gather(*(ask(name) for name in names))
+    assert sum(answers) >= KEYS
+    assert len(world.api.of_namespace(world.namespace_id)) == KEYS
+
+    async def has_lapsed() -> bool:
+        return not world.api.of_namespace(world.namespace_id)
+
+    assert await eventually(has_lapsed, 30)
+
+
+async def test_no_secret_leaves_its_place(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """T28: a canary in a user's Secret is in no log, record, Event, message or database."""
+    canary, second = f"canary{uuid.uuid4().hex}", f"canary{uuid.uuid4().hex}"
+    await world.secret(value=canary)
+    await world.secret("other", second)
+    made = await world.create(annotations={"secret": "my-secret"})
+    await world.annotate(secret="other")
+    await world.refused("thief", annotations={"addresses": address_of(made)})
+    await world.delete()
+
+    async def is_released() -> bool:
+        return not world.api.of_namespace(world.namespace_id)
+
+    assert await eventually(is_released, 20)
+    seen = [capsys.readouterr().out, str((await world.client.list(kinds.CONFIG_MAP, SYSTEM)).items)]
+    seen.append(str((await world.client.list(EVENTS)).items))
+    files = [path for path in world.api.folder.iterdir() if path.is_file()]
+    seen += [path.read_bytes().decode(errors="replace") for path in files]
+    for value in (canary, second):
+        assert not [text[:80] for text in seen if value in text]
