@@ -27,7 +27,9 @@ run: setup ## everything on this machine: control plane, API, operator, examples
 test: setup ## every test, the ones on a real control plane included
 	sh tests/prepare
 	$(BIN)/berth devcluster prepare
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup || { \
+	  echo "once more, one at a time: what failed beside others on a busy machine"; \
+	  $(BIN)/pytest --last-failed --last-failed-no-failures none -p no:xdist; }
 
 test-long: setup ## the fault bench with its long numbers
 	$(BIN)/berth devcluster prepare
@@ -35,19 +37,19 @@ test-long: setup ## the fault bench with its long numbers
 
 check: setup format lint types layers unit ## format, lint, types, layers, unit tests: under a minute
 
-format:
+format: setup
 	$(BIN)/ruff format --check src tests
 
-lint:
+lint: setup
 	$(BIN)/ruff check src tests
 
-types:
+types: setup
 	$(BIN)/mypy
 
-layers:
+layers: setup
 	$(BIN)/lint-imports
 
-unit:
+unit: setup
 	$(BIN)/pytest -q -n $(JOBS) -m "not cluster and not postgres and not faults and not slow"
 
 bench: setup ## the benchmarks, one JSON object a line

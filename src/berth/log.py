@@ -3,7 +3,7 @@
     2025-06-23T12:27:08Z    INFO    berth.metal3    address bound    {"claim": "default/c1"}
 
 `bound()` puts keys on every line of one piece of work (the ref being reconciled). Values whose key is on
-the deny list are never rendered; secrets are a type that prints `***` (see store.secrets) and stay out anyway.
+the deny list are never rendered; secrets are a type that prints `***` (store.secrets) and stay out anyway.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ import yaml
 from berth import __version__
 from berth.control.door import SECRET
 from berth.control.webhooks import Plan, Service
-from berth.dialects import DIALECTS, named
-from berth.dialects.shape import Dialect
+from berth.dialects import named
+from berth.dialects.shape import Dialect, plans_of
+from berth.settings import Settings
 
 Object = dict[str, Any]
 OPERATOR = "berth-operator"
@@ -27,7 +28,7 @@ UID = 65532
 @dataclass(frozen=True, slots=True)
 class Options:
     namespace: str = "berth-system"
-    dialects: tuple[str, ...] = tuple(dialect.name for dialect in DIALECTS)
+    dialects: tuple[str, ...] = ("metal3", "kubipam", "vip")  # vitistack wants an IPAM-API and MetalLB
     image: str = f"berth:{__version__}"
     replicas: int = 2
     make_namespace: bool = True
@@ -89,7 +90,31 @@ def rbac(options: Options) -> list[Object]:
             "roleRef": {"apiGroup": group, "kind": "Role", "name": OPERATOR},
             "subjects": [account],
         },
+        *_local_rights(options, account),
     ]
+
+
+def _local_rights(options: Options, account: Object) -> list[Object]:
+    """Rights which a dialect needs in one namespace only; the namespace must be there."""
+    group = "rbac.authorization.k8s.io"
+    found: list[Object] = []
+    for dialect in options.chosen():
+        ask = getattr(dialect, "local_rules", None)
+        for namespace, rules in (ask(Settings()) if ask else {}).items():
+            meta = {"name": f"{OPERATOR}-{dialect.name}", "namespace": namespace}
+            meta["labels"] = options.labels(OPERATOR)
+            role = {"apiGroup": group, "kind": "Role", "name": meta["name"]}
+            found += [
+                {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": list(rules)},
+                {
+                    "apiVersion": f"{group}/v1",
+                    "kind": "RoleBinding",
+                    "metadata": meta,
+                    "roleRef": role,
+                    "subjects": [account],
+                },
+            ]
+    return found
 
 
 def _cluster_rules(options: Options) -> list[Object]:
@@ -129,9 +154,10 @@ def _own_rules() -> list[Object]:
 def _plans(options: Options) -> list[Plan]:
     target = Service(options.namespace, WEBHOOK)
     return [
-        Plan(f"berth-{dialect.name}", dialect.webhooks(), target)
+        Plan(name, webhooks, target)
         for dialect in options.chosen()
-        if dialect.webhooks()
+        for name, webhooks in plans_of(dialect, Settings()).items()
+        if webhooks
     ]
 
 
@@ -175,6 +201,10 @@ def _operator_pod(options: Options) -> Object:
         f"--webhook-service={options.namespace}/{WEBHOOK}",
         "--health-listen=:8080",
     ]
+    if {"vip", "vitistack"} <= set(options.dialects):
+        flags.append("--vip-classes=paas.org/vip")  # both serve Services; without a class is vitistack's
+    if "vitistack" in options.dialects:
+        flags.append(f"--api-url=http://{API}.{options.namespace}.svc:3000/v2")
     ports = [
         {"name": "health", "containerPort": 8080},
         {"name": "webhook", "containerPort": 9443},
