@@ -63,7 +63,7 @@ async def _row(stage: Stage, row: Row, seconds: float) -> Tally:
     total = Tally()
     while total.tried < row.long and (not total.tried or total.seconds < seconds):
         try:
-            portion = await row.run(stage, min(row.short, row.long - total.tried))
+            portion = await row.run(stage, min(max(row.short, 1), row.long - total.tried))
         except (Exception, ExceptionGroup) as error:
             total.violations.append(f"the row broke off: {error!r}")
             return total

@@ -24,14 +24,15 @@ def of(dialect: str, deed: Deed) -> Play:
 
 KILL = "operator killed before and after every write"
 THREE = "three operators, no election, 200 claims at once"
+# Short 0: the dialect has this row among its own tests; here it is for the long run only.
 ROWS: tuple[Row, ...] = (
     Row("T02 metal3", KILL, 60, 2000, of("metal3", killing.every_write)),
     Row("T02 kubipam", KILL, 45, 1500, of("kubipam", killing.every_write)),
     Row("T02 vip", KILL, 45, 1500, of("vip", killing.every_write)),
     Row("T07 metal3", "leader stopped past its lease", 10, 500, of("metal3", leading.leader_stopped)),
-    Row("T08 metal3", THREE, 1, 200, of("metal3", storms.several_operators)),
-    Row("T08 kubipam", THREE, 1, 150, of("kubipam", storms.several_operators)),
-    Row("T08 vip", THREE, 1, 150, of("vip", storms.several_operators)),
+    Row("T08 metal3", THREE, 0, 200, of("metal3", storms.several_operators)),
+    Row("T08 kubipam", THREE, 0, 150, of("kubipam", storms.several_operators)),
+    Row("T08 vip", THREE, 0, 150, of("vip", storms.several_operators)),
     Row("T09 metal3", "API server killed under load", 2, 100, of("metal3", plane.apiserver_killed)),
     Row("T09 vip", "API server killed under load", 1, 100, of("vip", plane.apiserver_killed)),
     Row("T10 metal3", "etcd killed under load", 2, 100, of("metal3", plane.etcd_killed)),
