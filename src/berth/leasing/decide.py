@@ -131,9 +131,11 @@ def _nothing(claim: Claim, spaces: Sequence[Space]) -> Refusal:
     grounds = [ground for space in spaces for ground in space.grounds_for(claim.family)]
     if not grounds and claim.family is not None:
         return Refusal(Reason.FAMILY_ABSENT, f"{names} has no range of IPv{claim.family:d}")
-    length = claim.length
-    if length is not None and grounds and not any(0 <= length <= ground.width for ground in grounds):
-        return Refusal(Reason.INVALID_LENGTH, f"there are no blocks of length {length}")
-    if length is not None and all(ground.width - length > ground.roomiest for ground in grounds):
-        return Refusal(Reason.TOO_LARGE, f"no range of {names} can hold a block of length {length}")
+    if grounds and claim.length is not None:
+        orders = [(ground.width - claim.length, ground) for ground in grounds]
+        possible = [(order, ground) for order, ground in orders if 0 <= order <= ground.width]
+        if not possible:
+            return Refusal(Reason.INVALID_LENGTH, f"{names} has no blocks of length {claim.length}")
+        if all(order > ground.roomiest for order, ground in possible):
+            return Refusal(Reason.TOO_LARGE, f"no range of {names} can hold a block of length {claim.length}")
     return Refusal(Reason.POOL_EXHAUSTED, f"{names} has no free block left for this claim")

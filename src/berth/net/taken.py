@@ -81,7 +81,7 @@ class TakenSet:
         bits |= BIT[number & 63]
         if bits == ALL:
             del cells[cell]
-            self._set(1, cell, cell)
+            self._fill(1, cell)
         else:
             cells[cell] = bits
         self.count += 1
@@ -94,7 +94,7 @@ class TakenSet:
         cell = number >> 6
         bits = self._cells.get(cell)
         if bits is None:
-            self._clear(1, cell, cell)
+            self._open(1, cell)
             bits = ALL
         bits ^= BIT[number & 63]
         if bits:
@@ -131,49 +131,76 @@ class TakenSet:
         following = self.free_at_or_after(number)
         self._lowest = self.size if following is None else following
 
-    def _set(self, level: int, first: int, last: int) -> None:
-        """Set the bits first..last of a level; whole cells go to the level above."""
+    def _fill(self, level: int, place: int) -> None:
+        """Set one bit of a level; if that fills its cell, one of the level above instead."""
         if level == len(self._levels):
             self._levels.append({})
         cells = self._levels[level]
-        for cell, mask in _cut(first, last):
-            if isinstance(cell, range):
-                self._set(level + 1, cell[0], cell[-1])
-                continue
+        bits = cells.get(place >> 6, 0) | BIT[place & 63]
+        if bits == ALL:
+            del cells[place >> 6]
+            self._fill(level + 1, place >> 6)
+        else:
+            cells[place >> 6] = bits
+
+    def _open(self, level: int, place: int) -> None:
+        """Clear one bit of a level; if its cell is not there, it is full by the level above."""
+        cells = self._levels[level]
+        bits = cells.get(place >> 6)
+        if bits is None:
+            self._open(level + 1, place >> 6)
+            bits = ALL
+        bits ^= BIT[place & 63]
+        if bits:
+            cells[place >> 6] = bits
+        else:
+            del cells[place >> 6]
+
+    def _set(self, level: int, first: int, last: int) -> None:
+        """Set the bits first..last of a level; whole cells are bits of the level above."""
+        if level == len(self._levels):
+            self._levels.append({})
+        cells = self._levels[level]
+        whole, edges = _cut(first, last)
+        for cell, mask in edges:
             bits = cells.get(cell, 0) | mask
             if bits == ALL:
-                cells.pop(cell, None)
-                self._set(level + 1, cell, cell)
+                del cells[cell]
+                self._fill(level + 1, cell)
             else:
                 cells[cell] = bits
+        if whole:
+            self._set(level + 1, whole[0], whole[-1])
 
     def _clear(self, level: int, first: int, last: int) -> None:
-        """Clear the bits first..last of a level; a cell that is not there is full by the level above."""
+        """Clear the bits first..last of a level; whole cells are bits of the level above."""
         cells = self._levels[level]
-        for cell, mask in _cut(first, last):
-            if isinstance(cell, range):
-                self._clear(level + 1, cell[0], cell[-1])
-                continue
+        whole, edges = _cut(first, last)
+        for cell, mask in edges:
             bits = cells.get(cell)
             if bits is None:
-                self._clear(level + 1, cell, cell)
+                self._open(level + 1, cell)
                 bits = ALL
             bits ^= mask
             if bits:
                 cells[cell] = bits
             else:
                 del cells[cell]
+        if whole:
+            self._clear(level + 1, whole[0], whole[-1])
 
 
-def _cut(first: int, last: int) -> Iterator[tuple[int | range, int]]:
-    """Cut first..last at cells: a cell and which of its bits, or a range of cells that lie in it entirely."""
-    while first <= last:
-        cell = first >> 6
-        whole = last + 1 >> 6
-        if first & 63 == 0 and cell < whole:
-            yield range(cell, whole), ALL
-            first = whole << 6
-        else:
-            end = min(last, first | 63)
-            yield cell, (1 << (end & 63) + 1) - (1 << (first & 63))
-            first = end + 1
+def _cut(first: int, last: int) -> tuple[range, list[tuple[int, int]]]:
+    """The cells that lie in first..last entirely, and the others it touches with a mask of their bits."""
+    whole = range(first + 63 >> 6, last + 1 >> 6)
+    edges = [
+        (cell, _mask(cell, first, last))
+        for cell in dict.fromkeys((first >> 6, last >> 6))
+        if cell not in whole
+    ]
+    return whole, edges
+
+
+def _mask(cell: int, first: int, last: int) -> int:
+    start, end = max(first, cell << 6) & 63, min(last, cell << 6 | 63) & 63
+    return (1 << end + 1) - (1 << start)
