@@ -71,6 +71,7 @@ class Mirror:
 
     async def _follow(self, kept: Kept) -> None:
         kept.resource = await self._find(kept)
+        kept.cache.filled = False  # an optional kind that was missing counted as empty until now
         namespace = (kept.watched.namespace or self._namespace) if kept.resource.namespaced else ""
         await reflect(
             self._client,

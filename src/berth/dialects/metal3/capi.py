@@ -97,6 +97,8 @@ class Capi:
         if _is_old(claim):
             if value == "False":
                 ready["severity"] = "Error"
+            if not message:
+                del ready["message"]  # the old schema refuses an empty one, the new one wants it
         else:
             generation = claim["metadata"].get("generation")
             if generation is not None:

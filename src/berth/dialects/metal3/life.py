@@ -10,6 +10,8 @@ from berth.kube.client import Client
 from berth.kube.meta import Object, Ref
 from berth.metrics import Metrics
 
+FILLING_SECONDS = 0.2
+
 
 class Life(ClaimLife):
     def __init__(self, book: Book, client: Client, events: Recorder, metrics: Metrics) -> None:
@@ -17,6 +19,8 @@ class Life(ClaimLife):
         self._metal3 = book
 
     async def reconcile(self, ref: Ref) -> Outcome:
+        if not self._metal3.leases.kept.cache.filled:
+            return After(FILLING_SECONDS)  # Cluster API was installed just now; who has what is being listed
         if self._metal3.cache.get(ref.namespace, ref.name) is None:
             await self._metal3.clean_up(ref)
         return await super().reconcile(ref)
