@@ -1,65 +1,130 @@
-"""An operator that dies at a chosen write: before it is sent, or after it was stored and before it knows.
+"""API servers that can be killed at a chosen step. One process loads everything once and then makes a
+child per life:
 
-In this process, so that a hundred deaths take minutes; the bench in tests/faults kills real processes.
-A dead operator writes nothing more, whatever its tasks still try, and is then cancelled.
+    python -m tests.support.mortal      reads lines {"database": …, "pepper": …, "at": 7, "writes": false}
+
+and answers each with the child's pid and port. `at` counts the steps of transactions (0: live on); with
+`writes` it counts SQLite's own writes to its files instead. The child dies by SIGKILL, as in a crash:
+nothing is tidied up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import ctypes
+import ctypes.util
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from tests.support.operator import running
+from tests.support.central import running
 
-from berth.devcluster import DevCluster
-from berth.errors import Unreachable
-from berth.kube.client import Client
-from berth.kube.transport import Request
+from berth import log
+from berth.store.postgres import Postgres, PostgresTransaction
+from berth.store.sqlite import Sqlite, SqliteTransaction
 
-
-@dataclass(slots=True)
-class Fate:
-    """`at` counts the writes that matter from 0; -1 lives on."""
-
-    at: int = -1
-    after: bool = False
-    count: int = 0
-    writes: list[str] = field(default_factory=list)
-    died: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __str__(self) -> str:
-        return f"{'after' if self.after else 'before'} write {self.at}"
-
-    async def carry_out(self, request: Request, send: Callable[[], Awaitable[Any]]) -> Any:
-        if self.died.is_set():
-            raise Unreachable("dead")
-        number = self._number(request)
-        if number != self.at:
-            return await send()
-        if self.after:
-            await send()
-        self.died.set()
-        raise Unreachable("dead")
-
-    def _number(self, request: Request) -> int | None:
-        """Events and pools' statuses are told when there is time, in no order that could be repeated."""
-        if "/events" in request.path or ("/ipgroups/" in request.path and request.path.endswith("/status")):
-            return None
-        self.writes.append(f"{request.method} {request.path}")
-        self.count += 1
-        return self.count - 1
+KEPT: list[Any] = []  # callbacks that C code calls must not be collected
 
 
-@asynccontextmanager
-async def mortal(cluster: DevCluster, fate: Fate, **settings: Any) -> AsyncIterator[None]:
-    class Mortal(Client):
-        async def _write(self, request: Request) -> Any:
-            return await fate.carry_out(request, lambda: Client._write(self, request))
+class Countdown:
+    def __init__(self, steps: int) -> None:
+        self._left = steps
 
-    with patch("berth.run.Client", Mortal):
-        async with running(cluster, crds=(), **settings):
-            yield
+    def step(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def plant_in_transactions(countdown: Countdown) -> None:
+    """A step before and after each statement, and before and after each commit."""
+    for kind in (SqliteTransaction, PostgresTransaction):
+        for name in ("lock", "rows", "write", "many"):
+            setattr(kind, name, stepping(getattr(kind, name), countdown))
+    for engine in (Sqlite, Postgres):
+        setattr(engine, "transaction", committing(engine.transaction, countdown))  # noqa: B010
+
+
+def stepping(original: Callable[..., Any], countdown: Countdown) -> Callable[..., Any]:
+    async def stepped(*args: Any) -> Any:
+        countdown.step()
+        result = await original(*args)
+        countdown.step()
+        return result
+
+    return stepped
+
+
+def committing(original: Callable[..., Any], countdown: Countdown) -> Callable[..., Any]:
+    @asynccontextmanager
+    async def stepped(self: Any, *, slow: bool = False) -> AsyncIterator[Any]:
+        async with original(self, slow=slow) as tx:
+            yield tx
+            countdown.step()
+        countdown.step()
+
+    return stepped
+
+
+def plant_in_writes(countdown: Countdown) -> None:
+    """Count SQLite's pwrite calls, by its own door for replacing system calls."""
+    library = ctypes.CDLL(ctypes.util.find_library("sqlite3") or "libsqlite3.so.0")
+    libc = ctypes.CDLL(None, use_errno=True)
+    library.sqlite3_vfs_find.restype = ctypes.c_void_p
+    vfs = ctypes.cast(library.sqlite3_vfs_find(None), ctypes.POINTER(ctypes.c_void_p))
+    pwrite_type = ctypes.CFUNCTYPE(
+        ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64
+    )
+    libc.pwrite.restype = ctypes.c_ssize_t
+    libc.pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+
+    def pwrite(file: int, data: int, size: int, at: int) -> int:
+        countdown.step()
+        return int(libc.pwrite(file, data, size, at))
+
+    callback = pwrite_type(pwrite)
+    KEPT.append(callback)
+    set_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    set_system_call = set_type(vfs[SET_SYSTEM_CALL])
+    for name in (b"pwrite", b"pwrite64"):
+        set_system_call(ctypes.cast(vfs, ctypes.c_void_p), name, ctypes.cast(callback, ctypes.c_void_p))
+
+
+# The word of struct sqlite3_vfs (version 3) that holds xSetSystemCall: three ints in two words, pNext, zName,
+# pAppData, twelve methods of version 1, xCurrentTimeInt64, then ours.
+SET_SYSTEM_CALL = 2 + 3 + 12 + 1
+
+
+async def live(order: dict[str, Any]) -> None:
+    async with running(order["database"], Path(order["pepper"])) as world:
+        if order.get("at"):
+            countdown = Countdown(order["at"])
+            (plant_in_writes if order.get("writes") else plant_in_transactions)(countdown)
+        say({"pid": os.getpid(), "port": int(world.url.rpartition(":")[2])})
+        await asyncio.get_running_loop().create_future()
+
+
+def say(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    log.configure("error")  # standard output is for answers
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        if os.fork() == 0:
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+            asyncio.run(live(json.loads(line)))
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -73,15 +74,27 @@ class PostgresServer:
         for victim in (pid, *map(int, children)):
             with _gone_is_fine():
                 os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: not any(is_alive(one) for one in (pid, *map(int, children))))
+        assert wait_until(lambda: not any(is_alive(one) for one in (pid, *map(int, children))))
+        # Until somebody reaps it, a dead postmaster looks alive to the next one.
+        for lock in ("postmaster.pid", ".s.PGSQL.5432.lock"):
+            (self._folder / lock).unlink(missing_ok=True)
 
     def restart(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._server.ensure_postgres_running()
+        """Start again after a kill; it recovers from its log first."""
+        socket = f'-h "" -k {self._folder}'
+        self._pg_ctl("-w", "-o", socket, "-l", str(self._folder / "log"), "-D", str(self._folder), "start")
 
     def stop(self) -> None:
-        self._server.cleanup()
+        self._pg_ctl("-w", "-m", "immediate", "-D", str(self._folder), "stop")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _pg_ctl(self, *words: str) -> None:
+        command = [str(self._server.bin_path / "pg_ctl"), *words]
+        if self._server.system_user is not None:
+            command = ["runuser", "-u", self._server.system_user, "--", *command]
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, cwd="/"
+        )
 
 
 @contextmanager

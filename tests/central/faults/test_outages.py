@@ -1,0 +1,152 @@
+"""T05, T14, T16, T17: the database killed, lines cut, the disk full, the clock moved."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.support.central import CLUSTER, NAMESPACE, World, running
+from tests.support.eventually import eventually
+from tests.support.lives import lives
+from tests.support.postgres import PostgresServer, short_folder
+from tests.support.proxy import spoiling
+
+from berth.central.client import Access, ApiClient, Ask
+from berth.errors import ApiError
+from berth.leasing.holders import Identity
+from berth.store.guard import ClockGuard
+from berth.store.secrets import Secret
+from berth.store.sweep import Sweeper
+
+pytestmark = pytest.mark.faults
+Start = Callable[..., AbstractAsyncContextManager[World]]
+
+
+def asked(name: str, address: str = "") -> Ask:
+    return Ask(Identity(name, NAMESPACE, CLUSTER), "hnet-private", "ipv4", Secret("SuperSecret"), address)
+
+
+async def until_answered(client: ApiClient, ask: Ask) -> str:
+    """As any good client: no answer, or not now, means ask again."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await client.register(ask)
+            except ApiError:
+                await asyncio.sleep(0.01)
+
+
+async def test_t14_cut_lines_and_refusals_never_make_a_second_address(start: Start, times: int) -> None:
+    """T14: 2,000 requests, 30% of them spoiled; as many addresses as keys."""
+    async with start() as world:
+        port = int(world.url.rpartition(":")[2])
+        async with spoiling(port, 0.3, seed=7) as (spoiler, spoiled_port):
+            async with ApiClient(Access(f"http://127.0.0.1:{spoiled_port}/v2")) as client:
+                names = [f"s{number % 500}" for number in range(2000 * times)]
+                for first in range(0, len(names), 50):
+                    await asyncio.gather(
+                        *(until_answered(client, asked(name)) for name in names[first : first + 50])
+                    )
+            assert spoiler.spoiled > 100
+        assert len(await world.stored()) == 500
+
+
+@pytest.mark.postgres
+async def test_t05_postgres_killed_under_load_loses_nothing(tmp_path: Path, times: int) -> None:
+    """T05: SIGKILL of the whole server three times, and sessions ended in between; every answer stays
+    true.
+    """
+    server = PostgresServer(short_folder())
+    answered: dict[str, str] = {}
+    try:
+        async with running(server.database(), tmp_path / "pepper") as world:
+            async with ApiClient(Access(world.url + "/v2")) as client:
+                stop = asyncio.Event()
+
+                async def load(worker: int) -> None:
+                    number = 0
+                    while not stop.is_set():
+                        name = f"w{worker}-{number}"
+                        answered[name] = await until_answered(client, asked(name))
+                        number += 1
+
+                async with asyncio.TaskGroup() as tasks:
+                    for worker in range(8):
+                        tasks.create_task(load(worker))
+                    for _ in range(3 * times):
+                        await _grown(answered)
+                        await asyncio.to_thread(server.sql, END_SESSIONS)
+                        await _grown(answered)
+                        await asyncio.to_thread(server.kill)
+                        await asyncio.to_thread(server.restart)
+                    await _grown(answered)
+                    stop.set()
+            assert len(set(answered.values())) == len(answered)
+            stored = set(await world.stored())
+            assert {address.partition("/")[0] for address in answered.values()} <= stored
+            assert len(stored) == len(answered)
+    finally:
+        server.stop()
+
+
+END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'berth'"
+
+
+async def _grown(answered: dict[str, str]) -> None:
+    before = len(answered)
+
+    async def more() -> bool:
+        return len(answered) > before + 20
+
+    await eventually(more, 60)
+
+
+async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(tmp_path: Path) -> None:
+    """T16: no file of the server may grow; then they may again. What was answered stays."""
+    database = f"sqlite:///{tmp_path}/berth.db"
+    with lives(database, tmp_path / "pepper") as run:
+        async with aiohttp.ClientSession() as session:
+            life = run.start(session)
+            for round_ in range(3):
+                kept = await life.ask("POST", f"before{round_}")
+                assert kept is not None
+                size = max(os.stat(tmp_path / name).st_size for name in ("berth.db", "berth.db-wal"))
+                resource.prlimit(life.pid, resource.RLIMIT_FSIZE, (size // 2, resource.RLIM_INFINITY))
+                refused = await life.ask("POST", f"during{round_}")
+                assert refused is not None
+                assert (refused.status, refused.body["reason"]) == (503, "StoreDown")
+                resource.prlimit(life.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+                after = await life.ask("POST", f"after{round_}")
+                assert after is not None
+                assert after.status == 200
+                again = await life.ask("POST", f"before{round_}")
+                assert again is not None
+                assert again.address == kept.address
+            life.kill()
+
+
+@pytest.mark.parametrize("days", [1 / 24, -1 / 24, 400, -400, 31])
+async def test_t17_a_clock_that_jumps_frees_nothing_early(world: World, days: float) -> None:
+    """T17: 0 early releases while the clock is wrong; once it is right again the sweep goes on."""
+    await world.post("kept", address="83.118.168.10")
+    await world.delete("kept", address="83.118.168.10", retention=30)
+    await world.post("gone", address="83.118.168.11")
+    await world.delete("gone", address="83.118.168.11")
+    steady = Sweeper(world.ledger, ClockGuard(boot="steady"), "steady")
+    await steady.sweep()
+    assert await world.stored() == ["83.118.168.10"]
+    world.advance(days=days)
+    for _ in range(3):
+        assert (await steady.sweep()).held_back == "ClockJumped"
+        restarted = Sweeper(world.ledger, ClockGuard(boot="steady"), "steady")
+        assert (await restarted.sweep()).held_back == "ClockJumped"
+    assert await world.stored() == ["83.118.168.10"]
+    world.advance(days=-days)
+    assert (await steady.sweep()).held_back == ""
+    assert await world.stored() == ["83.118.168.10"]
