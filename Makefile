@@ -27,7 +27,7 @@ run: setup ## everything on this machine: control plane, API, operator, examples
 test: setup ## every test, the ones on a real control plane included
 	sh tests/prepare
 	$(BIN)/berth devcluster prepare
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup || { \
+	$(BIN)/pytest -n $(JOBS) --dist loadfile || { \
 	  echo "once more, one at a time: what failed beside others on a busy machine"; \
 	  $(BIN)/pytest --last-failed --last-failed-no-failures none -p no:xdist; }
 
