@@ -6,7 +6,6 @@ bench catches it.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,7 +14,6 @@ from typing import Any
 
 from berth import log
 from berth.control.leader import Elector
-from berth.control.mirror import Kept, Mirror
 from berth.control.outcome import DONE, Outcome
 from berth.dialects.claim import ClaimLife, Release, Stance
 from berth.dialects.metal3.book import Book
@@ -155,23 +153,6 @@ def _always_leads() -> None:
 
     put(Elector, "guard", allow)
     put(Elector, "_renew", renewed)
-
-
-@plant("no start barrier")
-def _start_at_once() -> None:
-    """Work begins before the caches are filled, and what is leased is the last to be known."""
-    follow = Mirror._follow
-
-    async def at_once(self: Mirror) -> None:
-        return
-
-    async def leases_last(self: Mirror, kept: Kept) -> None:
-        if kept.watched.key.split(".")[0] in ("ipaddresses", "ips"):
-            await asyncio.sleep(2.0)
-        await follow(self, kept)
-
-    put(Mirror, "filled", at_once)
-    put(Mirror, "_follow", leases_last)
 
 
 @plant("body logged")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,16 +17,16 @@ from tests.faults.trade import Trade
 pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.asyncio(loop_scope="session")]
 
 SIX = Metal3("2001:db8::1", "2001:db8::")
+# Row, deed, tries, dialect, and the violation that shows the bug.
 CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
     "no unique index": ("T08", storms.few_with_several_operators, 1, Metal3(), "I1"),
-    "ipv6 as text": ("T08", storms.few_with_several_operators, 1, SIX, "I"),
-    "record overwritten": ("T08", storms.few_with_several_operators, 1, Kubipam(), "I"),
-    "release in DELETE": ("T22", deleting.held_by_another, 1, Metal3(), "I"),
-    "late finalizer": ("T02", killing.every_write, 60, Kubipam(), "I"),
-    "undo on timeout": ("T14", refusals.lost_answers, 500, Metal3(), "I"),
+    "ipv6 as text": ("T08", storms.few_with_several_operators, 1, SIX, "I[135]"),
+    "record overwritten": ("T08", storms.few_with_several_operators, 1, Kubipam(), "I[135]"),
+    "release in DELETE": ("T22", deleting.held_by_another, 1, Metal3(), "I1"),
+    "late finalizer": ("T02", killing.every_write, 60, Kubipam(), "I2"),
+    "undo on timeout": ("T14", refusals.lost_answers, 500, Metal3(), "I[135]"),
     "no relist": ("T12", watching.watch_faults, 2, Metal3(), "I4"),
     "no leader check": ("T07", leading.leader_stopped, 1, Metal3(), "former leader"),
-    "no start barrier": ("T23", deleting.while_away, 3, Metal3(), "I"),
     "body logged": ("T28", canary.nothing_is_told, 1, Metal3(), "I6"),
     "errors are final": ("T13", refusals.conflicts, 1, Metal3(), "I4"),
 }
@@ -35,6 +36,8 @@ CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
 @pytest.mark.parametrize("name", CAUGHT, ids=[name.replace(" ", "-") for name in CAUGHT])
 async def test_a_planted_bug_is_caught(stage: Stage, seed: int, name: str) -> None:
     _, deed, tries, trade, kind = CAUGHT[name]
+    # What is wrong at any moment needs no wait for the end; what is late or left over does.
+    patience = stage.patience if kind in ("I2", "I4") else 0.3 * stage.patience
     tally = Tally(until_found=True)
-    await deed(replace(stage.with_plants(name), patience=0.3 * stage.patience), tally, tries, trade)
-    assert any(kind in violation for violation in tally.violations), f"seed {seed}: {tally}"
+    await deed(replace(stage.with_plants(name), patience=patience), tally, tries, trade)
+    assert any(re.search(kind, violation) for violation in tally.violations), f"seed {seed}: {tally}"
