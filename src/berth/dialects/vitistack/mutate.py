@@ -105,6 +105,8 @@ class Mutation:
             try:
                 addresses = await self._requested(service, asked, visit.user)
             except ApiError as error:
+                if visit.user is None:
+                    raise  # nobody waits for us: tried again until it is there
                 warnings = [self._excused(error)]
         return fill.with_addresses(service, addresses, self._defaults.bare), warnings
 
@@ -145,7 +147,7 @@ class Mutation:
                 address = await self._parts.registrar.request(who, asked, family, secret)
             except ApiError as error:
                 await self._return(who, asked, got, secret)
-                if is_down(error) and self._admits:
+                if is_down(error) and (self._admits or user is None):
                     raise
                 why = self._parts.registrar.said(error)
                 raise self._no(error, words.not_requested(family, name, why)) from error
