@@ -212,6 +212,7 @@ class EngineMachine(RuleBasedStateMachine):
         if hasattr(self, "naive"):
             for lease in self.naive.leases:
                 assert self.space.release(*lease)
+            self.space.cursors.clear()  # the only other thing a space remembers
             fresh = Space(self.naive.pool)
             assert self.space.usage() == fresh.usage()
             for family in Family:
