@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from berth.bench import control, engine, kubipam, metal3
+from berth.bench import control, engine, kubipam, metal3, vip
 
 HELP = """
 The benchmarks, one JSON object a line: bench, n, per_s, and where they apply ceiling_per_s, ratio, p50_ms,
@@ -67,6 +67,12 @@ def kubipam_(sizes: Sizes = "200,1000") -> None:
     _print(kubipam.run(_sizes(sizes)))
 
 
+@app.command("vip")
+def vip_(sizes: Sizes = "200,1000") -> None:
+    """LoadBalancer Services served a second from a /16, beside the ceiling for the same writes."""
+    _print(vip.run(_sizes(sizes)))
+
+
 @app.command()
 def ceiling(
     n: Annotated[int, typer.Option(help="Claims.")] = 1000,
@@ -85,6 +91,7 @@ def all_() -> None:
         metal3.run,
         metal3.run_capi,
         kubipam.run,
+        vip.run,
     )
     for run in every:
         _print(run())

@@ -6,7 +6,7 @@ the API server empties that when the type changes, and others write there too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from berth.dialects.claim import Bound, Leave, NotStored, Release, Serve, Stance
 from berth.dialects.pool import Desk
 from berth.dialects.several import Several
 from berth.dialects.vip import kinds, words
+from berth.dialects.vip.ledger import is_of
 from berth.dialects.vip.pools import Register, Shelf
 from berth.dialects.vip.translate import (
     BadWish,
@@ -109,10 +110,25 @@ class ServiceBook:
             pinned = pins(service)
         except BadWish as wish:
             return Several(Claim(key), (), fault=str(wish))
+        if self._is_settled(service, key, pinned):
+            return Leave()
         wishes = [self._wish(service, key, family, pinned.get(family)) for family in families(service)]
         # What it has it does not lose for want of the other family.
         partly = takes_less(service) or bool(self._register.blocks_of(key))
         return Several(wishes[0].claim, wishes[0].desks, tuple(wishes[1:]), partly=partly)
+
+    def _is_settled(self, service: Object, key: str, pinned: Mapping[Family, Block]) -> bool:
+        """It shows what it owns, which is what it asks for: the second pass after serving it ends here."""
+        blocks = shown(service)
+        return (
+            meta.has_finalizer(service, self.finalizer)
+            and tuple(block.family for block in blocks) == families(service)
+            and all(block in blocks for block in pinned.values())
+            and set(blocks) == set(self._register.blocks_of(key))
+            and all(is_of(record, owner(service)) for record in self._records(service))
+            and len(self._records(service)) == len(blocks)
+            and meta.condition(service, kinds.CONDITION) is None
+        )
 
     def _wish(self, service: Object, key: str, family: Family, pin: Block | None) -> Serve:
         desks = (*self._groups.desks(family), self._register.elsewhere)
@@ -131,6 +147,8 @@ class ServiceBook:
     def remember(self, service: Object) -> None:
         """An address in a status is taken, ledger or not: ours is written down again, others' is theirs."""
         ref, me = meta.ref(service), owner(service)
+        if not ingress(service) and ref not in self._foreign:
+            return
         unknown = [block for block in self._visible(service) if self._register.ledger.get(block) is None]
         mine = [block for block in unknown if self._is_to_be_mended(service, block)]
         for block in mine:

@@ -32,7 +32,7 @@ from berth.kube.meta import Ref
 from berth.net import Block
 
 Object = dict[str, Any]
-TOUCHED_SECONDS = 0.05
+TOUCHED_SECONDS = 0.25  # a flood of Services is one look at their group
 
 
 def build(kit: Kit) -> Built:
