@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from berth.bench import control, engine, kubipam, metal3, vip
+from berth.bench import control, engine, kubipam, metal3, vip, vitistack
 
 HELP = """
 The benchmarks, one JSON object a line: bench, n, per_s, and where they apply ceiling_per_s, ratio, p50_ms,
@@ -73,6 +73,12 @@ def vip_(sizes: Sizes = "200,1000") -> None:
     _print(vip.run(_sizes(sizes)))
 
 
+@app.command("vitistack")
+def vitistack_(sizes: Sizes = "200,1000") -> None:
+    """Services admitted a second with both webhooks, beside the same API server without."""
+    _print(vitistack.run(_sizes(sizes)))
+
+
 @app.command()
 def ceiling(
     n: Annotated[int, typer.Option(help="Claims.")] = 1000,
@@ -91,6 +97,7 @@ def all_() -> None:
         metal3.run,
         metal3.run_capi,
         kubipam.run,
+        vitistack.run,
         vip.run,
     )
     for run in every:
