@@ -1,0 +1,126 @@
+"""What the ledger knows about twins: who was first, and how few looks it takes to find none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from tests.support.metal3 import CAPI_ADDRESS, capi_address
+
+from berth.control.cache import Cache
+from berth.control.mirror import Kept, Watched
+from berth.dialects.metal3 import kinds
+from berth.dialects.metal3.capi import Capi
+from berth.dialects.metal3.flavour import made_for
+from berth.dialects.metal3.ledger import Leases, Obstacle, Twins, born_at
+from berth.dialects.metal3.native import Native
+from berth.errors import NotFound
+from berth.kube.client import Client
+
+Object = dict[str, Any]
+
+
+def stored(revision: int = 7, writers: int = 1, **metadata: Any) -> Object:
+    about: Object = {
+        "managedFields": [{"manager": str(i)} for i in range(writers)],
+        "resourceVersion": str(revision),
+    }
+    return capi_address("a-10-0-0-10", "10.0.0.10", "m", namespace="default", **about, **metadata)
+
+
+def test_an_object_nobody_touched_says_when_it_was_made() -> None:
+    """Else the order of two twins is unknown, and both go."""
+    assert born_at(stored(7)) == 7
+    assert born_at(stored(7, writers=2)) == 0
+    assert born_at(stored(7, writers=0)) == 0
+    assert born_at(stored(7, deletionTimestamp="2026-01-01T00:00:00Z")) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "maker"),
+    [
+        ("IPAddressClaim", "ipam.cluster.x-k8s.io/v1beta1", "u"),
+        ("IPAddressClaim", "ipam.cluster.x-k8s.io/v1beta2", "u"),
+        ("IPAddressClaim", "example.org/v1", None),
+        ("IPPool", "ipam.metal3.io/v1alpha1", None),
+    ],
+)
+def test_whom_an_object_was_made_for(kind: str, group: str, maker: str | None) -> None:
+    """Its claim among the owners, in any version; an object made by hand has none."""
+    owner = {"apiVersion": group, "kind": kind, "name": "m", "uid": "u"}
+    assert made_for(Capi(), stored(ownerReferences=[owner])) == maker
+    assert made_for(Capi(), stored()) is None
+
+
+class Server:
+    """Answers lists of at most one object, when it is let; knows one object by name, perhaps."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.objects = {obj["metadata"]["name"]: obj for obj in objects}
+        self.lists = 0
+        self.open = asyncio.Event()
+
+    async def raw(self, method: str, path: str, *, params: dict[str, str]) -> Object:
+        self.lists += 1
+        await self.open.wait()
+        return {"items": list(self.objects.values())[:1]}
+
+    async def get(self, resource: object, name: str, namespace: str) -> Object:
+        if name not in self.objects:
+            raise NotFound(404, name)
+        return self.objects[name]
+
+
+def twins(server: Server) -> Twins:
+    client = cast(Client, server)
+    found = Twins(client)
+    kept = Kept(Watched((CAPI_ADDRESS,)), Cache({"namespace": lambda obj: (obj["metadata"]["namespace"],)}))
+    kept.resource = CAPI_ADDRESS
+    native = Kept(Watched((kinds.ADDRESS,)), Cache())
+    found.pair(Leases(Native(), native, client, found), Leases(Capi(), kept, client, found))
+    return found
+
+
+async def look(found: Twins, name: str = "a-10-0-0-10") -> Obstacle | None:
+    return await found.find("IPClaim", "default", name)
+
+
+async def test_many_who_ask_at_once_share_two_looks() -> None:
+    """The one under way may be too old for those who came after it was sent; the next serves them all."""
+    server = Server()
+    found = twins(server)
+    asking = [asyncio.create_task(look(found)) for _ in range(50)]
+    await asyncio.sleep(0)
+    server.open.set()
+    assert await asyncio.gather(*asking) == [None] * 50
+    assert server.lists == 2
+
+
+async def test_a_look_that_was_sent_before_does_not_count() -> None:
+    """What was stored meanwhile must be seen."""
+    server = Server()
+    found = twins(server)
+    first = asyncio.create_task(look(found))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(look(found))
+    await asyncio.sleep(0)
+    server.objects["a-10-0-0-10"] = stored()
+    server.open.set()
+    await first
+    seen = await second
+    assert seen is not None
+    assert (seen.name, seen.born) == ("a-10-0-0-10", 7)
+
+
+async def test_an_object_of_another_provider_is_no_twin() -> None:
+    """Its names say nothing about our addresses."""
+    foreign = stored()
+    foreign["spec"]["poolRef"] = {
+        "apiGroup": "ipam.cluster.x-k8s.io",
+        "kind": "InClusterIPPool",
+        "name": "pool",
+    }
+    server = Server(foreign)
+    server.open.set()
+    assert await look(twins(server)) is None
