@@ -108,6 +108,17 @@ async def test_a_cancelled_transaction_leaves_nothing_and_the_next_one_works(eng
         assert await _keys(tx, ["inet/4"]) == []
 
 
+async def test_a_transaction_cancelled_while_it_begins_is_not_left_open(engine: Engine) -> None:
+    for _ in range(50):
+        task = asyncio.create_task(_insert_again(engine))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        async with engine.transaction() as tx:
+            assert await tx.rows("SELECT 1")
+
+
 async def test_migrating_twice_and_at_once_does_no_harm(database: str) -> None:
     one, other = await connect(database), await connect(database)
     reached = await asyncio.gather(migrate(one), migrate(other))

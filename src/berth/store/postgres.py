@@ -136,9 +136,9 @@ class Postgres:
     async def transaction(self, *, slow: bool = False) -> AsyncIterator[PostgresTransaction]:
         """`slow` makes no difference here: the work is done elsewhere."""
         async with self._connection() as connection:
-            with translated_errors():
-                await connection.execute("BEGIN")
             try:
+                with translated_errors():
+                    await connection.execute("BEGIN")
                 yield PostgresTransaction(connection, self.clock)
                 with translated_errors():
                     await asyncio.shield(connection.execute("COMMIT"))

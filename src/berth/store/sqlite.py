@@ -128,9 +128,9 @@ class Sqlite:
     @asynccontextmanager
     async def transaction(self, *, slow: bool = False) -> AsyncIterator[SqliteTransaction]:
         async with self._turn:
-            with translated_errors():
-                await self._in_thread(self._writer.execute, "BEGIN IMMEDIATE")
-            try:
+            try:  # also around BEGIN: whoever is cancelled while it waits must not leave it open
+                with translated_errors():
+                    await self._in_thread(self._writer.execute, "BEGIN IMMEDIATE")
                 yield SqliteTransaction(self._writer, self.clock, self._in_thread if slow else here)
                 with translated_errors():
                     await self._in_thread(self._writer.execute, "COMMIT")
