@@ -1,14 +1,16 @@
-"""Sharing, anycast and pools: rows V-111 to V-120."""
+"""Sharing, anycast and pools."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from tests.support import metallb
 from tests.support.operator import eventually
-from tests.support.vitistack import World, address_of, emptied, fresh, of, operating, prepared
+from tests.support.vitistack import World, address_of, emptied, fresh, of, operating, prepared, service
 
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
@@ -17,8 +19,24 @@ from berth.kube.client import Client
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_another_key_in_the_same_namespace_is_admitted_but_not_served(world: World) -> None:
-    """V-111"""
+async def warned(cluster: DevCluster, manifest: str) -> str:
+    """What kubectl says beside its output when it creates this."""
+    process = await asyncio.create_subprocess_exec(
+        str(cluster.binaries["kubectl"]),
+        *("--kubeconfig", str(cluster.kubeconfig), "create", "-f", "-"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said = (await process.communicate(manifest.encode()))[1].decode()
+    assert process.returncode == 0, said
+    return said
+
+
+async def test_another_key_in_the_same_namespace_is_admitted_but_not_served(
+    cluster: DevCluster, world: World
+) -> None:
+    """V-111: kubectl shows a warning, and MetalLB does not assign."""
     address = address_of(await world.create("first"))
 
     async def is_served() -> bool:
@@ -29,6 +47,9 @@ async def test_another_key_in_the_same_namespace_is_admitted_but_not_served(worl
     assert address_of(other) == address
     assert of(other, "allow-local-shared-ip") != of(await world.get("first"), "allow-local-shared-ip")
     assert not (await world.get("second"))["status"]["loadBalancer"].get("ingress")
+    manifest = json.dumps(service("third", world.namespace, annotations={"addresses": address}, port=444))
+    world.made.append((world.namespace, "third"))
+    assert "is used by a Service with another" in await warned(cluster, manifest)
 
 
 async def test_a_pool_entry_removed_by_hand_comes_back(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Updating live Services: rows V-050 to V-076."""
+"""Updating live Services."""
 
 from __future__ import annotations
 
@@ -280,19 +280,6 @@ async def test_without_metallb_a_label_change_passes(world: World) -> None:
         await expires(world, address)
     finally:
         await metallb.start_pod(world.client)
-
-
-async def test_a_service_from_before_keeps_its_address(world: World) -> None:
-    """V-051: adopted with the address its status shows; one that is not to be had is left alone."""
-    address = world.free_address()
-    body = service("my-service", world.namespace, loadBalancerClass="other.example/lb")
-    await world.client.create(kinds.SERVICE, body)
-    status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
-    await world.client.patch(kinds.SERVICE, "my-service", status, world.namespace, subresource="status")
-    world.made.append((world.namespace, "my-service"))
-    # The class cannot be changed in place: to ClusterIP and back is how it becomes ours.
-    foreign = await world.get()
-    assert not meta.annotations(foreign)
 
 
 async def test_a_service_being_deleted_is_not_held_up(world: World) -> None:
