@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from berth.bench import control, engine, kubipam, metal3, vip, vitistack
+from berth.bench import api, control, engine, kubipam, metal3, vip, vitistack
 
 HELP = """
 The benchmarks, one JSON object a line: bench, n, per_s, and where they apply ceiling_per_s, ratio, p50_ms,
@@ -67,6 +67,15 @@ def kubipam_(sizes: Sizes = "200,1000") -> None:
     _print(kubipam.run(_sizes(sizes)))
 
 
+@app.command("api")
+def api_(
+    requests: Annotated[int, typer.Option(help="Requests of each kind.")] = 20_000,
+    held: Annotated[str, typer.Option(help="Held addresses, one run for each.")] = "1000,1000000",
+) -> None:
+    """Registrations, updates and releases a second on both stores, beside a plain INSERT and COMMIT."""
+    _print(api.run(_sizes(held), requests))
+
+
 @app.command("vip")
 def vip_(sizes: Sizes = "200,1000") -> None:
     """LoadBalancer Services served a second from a /16, beside the ceiling for the same writes."""
@@ -99,6 +108,7 @@ def all_() -> None:
         kubipam.run,
         vitistack.run,
         vip.run,
+        api.run,
     )
     for run in every:
         _print(run())
