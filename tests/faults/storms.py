@@ -33,6 +33,8 @@ async def several_operators(
         for number in range(rounds):
             await churn.ask(claims)
             tally.add(await churn.settle(SETTLE_SECONDS), f"round {number}")
+            if tally.is_over:
+                return
             await churn.drop(claims)
         tally.violations += await churn.settle(SETTLE_SECONDS)
 

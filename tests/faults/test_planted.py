@@ -23,7 +23,7 @@ CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
     "ipv6 as text": ("T08", storms.few_with_several_operators, 1, SIX, "I[135]"),
     "record overwritten": ("T08", storms.few_with_several_operators, 1, Kubipam(), "I[135]"),
     "release in DELETE": ("T22", deleting.held_by_another, 1, Metal3(), "I1"),
-    "late finalizer": ("T02", killing.every_write, 60, Kubipam(), "I2"),
+    "late finalizer": ("T02", killing.every_write, 60, Kubipam(), "nobody's"),
     "undo on timeout": ("T14", refusals.lost_answers, 500, Metal3(), "I[135]"),
     "no relist": ("T12", watching.watch_faults, 2, Metal3(), "I4"),
     "no leader check": ("T07", leading.leader_stopped, 1, Metal3(), "former leader"),
@@ -36,8 +36,9 @@ CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
 @pytest.mark.parametrize("name", CAUGHT, ids=[name.replace(" ", "-") for name in CAUGHT])
 async def test_a_planted_bug_is_caught(stage: Stage, seed: int, name: str) -> None:
     _, deed, tries, trade, kind = CAUGHT[name]
-    # What is wrong at any moment needs no wait for the end; what is late or left over does.
-    patience = stage.patience if kind in ("I2", "I4") else 0.3 * stage.patience
+    # What never comes is waited for as always; what is wrong at any moment, or left over until the audit
+    # collects it after its grace, is seen sooner.
+    patience = stage.patience if kind == "I4" else 0.2 * stage.patience
     tally = Tally(until_found=True)
     await deed(replace(stage.with_plants(name), patience=patience), tally, tries, trade)
     assert any(re.search(kind, violation) for violation in tally.violations), f"seed {seed}: {tally}"
