@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, SOON, A, World, address, capi_claim, claim, pool
 from tests.support.operator import eventually
@@ -9,6 +12,7 @@ from tests.support.operator import eventually
 from berth.dialects.metal3 import kinds
 from berth.kube import meta
 from berth.kube.resource import Resource
+from berth.kube.watch import reflect
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -119,6 +123,43 @@ async def test_claims_deleted_as_soon_as_made_leak_nothing(world: World) -> None
     for name in ("first", "a", "b"):
         await world.remove(kinds.CLAIM, name)
     await world.remove(kinds.POOL, "pool")
+
+
+@pytest.mark.parametrize("resource", [kinds.CLAIM, CAPI_CLAIM], ids=["metal3", "capi"])
+async def test_a_claim_is_held_before_its_address_exists(world: World, resource: Resource) -> None:
+    """X-06: the revision that brought the finalizer is older than the address object."""
+    history = History()
+    await world.create(pool("pool", A))
+    async with asyncio.TaskGroup() as group:
+        watch = group.create_task(reflect(world.client, resource, history, namespace=world.namespace))
+        await eventually(history.is_listed)
+        served = await (world.ask if resource is kinds.CLAIM else world.ask_capi)("c1")
+        await eventually(history.is_held)
+        watch.cancel()
+    assert history.held_at < int(meta.resource_version(served))
+
+
+class History:
+    """When a claim was first seen with a finalizer."""
+
+    def __init__(self) -> None:
+        self.held_at = 0
+        self._listed = False
+
+    def replace(self, items: list[dict[str, Any]], resource_version: str) -> None:
+        self._listed = True
+
+    restart = replace
+
+    def apply(self, type: str, obj: dict[str, Any]) -> None:
+        if meta.finalizers(obj) and not self.held_at:
+            self.held_at = int(meta.resource_version(obj))
+
+    async def is_listed(self) -> bool:
+        return self._listed
+
+    async def is_held(self) -> bool:
+        return self.held_at > 0
 
 
 async def test_a_foreign_finalizer_on_the_address_keeps_it_occupied(world: World) -> None:
