@@ -26,6 +26,7 @@ from berth.dialects.vip.janitor import Janitor, owners
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.objects import Objects
 from berth.dialects.vip.pools import Lease, Register, Shelf
+from berth.dialects.vip.tally import Tally
 from berth.dialects.vip.virtual import VirtualBook, VirtualLife
 from berth.kube import meta
 from berth.kube.meta import Ref
@@ -98,6 +99,7 @@ class _Wiring:
         self._mapping_kept.cache.listen(self._mapping_changed)
         self._ip_kept.cache.listen(self._ip_changed)
         self._services.cache.listen(self._service_changed)
+        self._services.cache.listen(Tally(self._kit.metrics).change)
         self._vip_kept.cache.listen(self._vip_changed)
 
     def _adopt(self) -> None:
