@@ -48,9 +48,7 @@ def test_the_blocks_of_a_range_are_aligned_cover_it_and_cannot_be_merged(
     assert [block.first for block in blocks] == [first, *(block.last + 1 for block in blocks[:-1])]
     assert blocks[-1].last == first + size - 1
     assert all(block.first % block.size == 0 for block in blocks)
-    assert not any(
-        a.size == b.size and a.first % (2 * a.size) == 0 for a, b in itertools.pairwise(blocks)
-    )
+    assert not any(a.size == b.size and a.first % (2 * a.size) == 0 for a, b in itertools.pairwise(blocks))
 
 
 @pytest.mark.parametrize(

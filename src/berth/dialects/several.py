@@ -88,8 +88,7 @@ class SeveralLife(ClaimLife):
         bounds = [bound for bound in won if isinstance(bound, Bound)]
         if None in won or (len(bounds) < len(won) and not (serve.partly and bounds)):
             return After(1.0 if None in won else 0.0)  # lost since we looked: everything anew
-        await self._report(claim, ref, serve, bounds)
-        return DONE
+        return await self._report(claim, ref, serve, bounds)
 
     def _reserve_all(self, serve: Several) -> tuple[No, ...]:
         """Takes in memory all that is free now, before anything is awaited; or nothing, if it must be all."""
@@ -110,10 +109,9 @@ class SeveralLife(ClaimLife):
             if isinstance(decision, Refusal)
         )
 
-    async def _report(self, claim: Object, ref: Ref, serve: Several, bounds: list[Bound]) -> None:
+    async def _report(self, claim: Object, ref: Ref, serve: Several, bounds: list[Bound]) -> Outcome:
         blocks = tuple(bound.block for bound in bounds)
-        decisions = [decide(one.claim, [desk.space for desk in one.desks]) for one in serve.each]
-        noes = self._noes(serve, decisions)
+        noes = self._still_missing(serve) if len(bounds) < len(serve.each) else ()
         self._line_up(claim, ref, noes)
         why = _words(noes)
         written = await self._write_status(claim, self._several.status(claim, blocks, why))
@@ -122,6 +120,14 @@ class SeveralLife(ClaimLife):
             self._say(claim, ref, self._several.failed, why)
         elif self._said.pop(ref, None) is not None or written:
             self._announce(claim, bounds)
+        # What was missing a moment ago is free now: take it.
+        return DONE if len(bounds) + len(noes) == len(serve.each) else After(0.0)
+
+    def _still_missing(self, serve: Several) -> tuple[No, ...]:
+        """Asked again without an await before lining up, so that nothing that came free is missed."""
+        return self._noes(
+            serve, [decide(one.claim, [desk.space for desk in one.desks]) for one in serve.each]
+        )
 
     def _announce(self, claim: Object, bounds: list[Bound]) -> None:
         text = ", ".join(f"{bound.block.address} from {bound.desk.space.pool.name}" for bound in bounds)

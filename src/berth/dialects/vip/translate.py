@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from berth.dialects.vip import kinds
@@ -84,6 +85,7 @@ def _address(text: str) -> Block | None:
         return None
 
 
+@lru_cache(maxsize=4096)  # one Service's address is read several times in a row
 def address_block(text: str) -> Block:
     address = parse_address(text)
     return Block(address.family, address.value, address.family.width)
