@@ -130,8 +130,8 @@ class SeveralLife(ClaimLife):
         )
 
     def _announce(self, claim: Object, bounds: list[Bound]) -> None:
-        text = ", ".join(f"{bound.block.address} from {bound.desk.space.pool.name}" for bound in bounds)
-        self._events.event(claim, "Normal", "AddressAllocated", f"allocated {text}")
+        told = ", ".join(_told(bound) for bound in bounds)
+        self._events.event(claim, "Normal", "AddressAllocated", f"allocated {told}")
 
     async def _go_without(self, claim: Object, ref: Ref, noes: tuple[No, ...]) -> Outcome:
         """Nothing for it now, and what it had goes: from its status, from the ledger, then our finalizer."""
@@ -159,6 +159,11 @@ class SeveralLife(ClaimLife):
         if not meta.is_deleting(claim):
             await self._write_status(claim, self._several.status(claim, (), ""))
         return await super()._release(claim)
+
+
+def _told(bound: Bound) -> str:
+    pool = bound.desk.space.pool.name  # none where the pool it came from is gone
+    return f"{bound.block.address} from {pool}" if pool else bound.block.address
 
 
 def _words(noes: tuple[No, ...]) -> str:
