@@ -57,13 +57,18 @@ class Cells:
             self._bits[cell] = after
         else:
             self._bits.pop(cell, None)
-        for offset, order in self._parts.get(cell, WHOLE_CELL):
+        parts = self._parts.get(cell)
+        if parts is None:
+            self._refile(cell << ORDER, ORDER, before, after)
+            return
+        for offset, order in parts:
             part = bitmap.mask(offset, order)
-            old, new = bitmap.widest(before & part), bitmap.widest(after & part)
-            if old != new:
-                self._refile((cell << ORDER) + offset, order, old, new)
+            self._refile((cell << ORDER) + offset, order, before & part, after & part)
 
-    def _refile(self, first: int, order: int, old: int, new: int) -> None:
+    def _refile(self, first: int, order: int, before: int, after: int) -> None:
+        old, new = bitmap.widest(before), bitmap.widest(after)
+        if old == new:
+            return
         filed = self._filed[order]
         if 0 <= old < ORDER:
             filed[old].remove(first)
@@ -86,12 +91,8 @@ class Cells:
     def _hole_in_cell(self, order: int, parts: range, at: int) -> int | None:
         cell = at >> ORDER
         starts = bitmap.holes(self._bits[cell], order) >> (at & 63) << (at & 63)
-        usable = 0
-        for offset, part in self._parts.get(cell, WHOLE_CELL):
-            if part in parts:
-                usable |= bitmap.mask(offset, part)
-        starts &= usable
-        return (cell << ORDER) + bitmap.lowest(starts) if starts else None
+        usable = sum(bitmap.mask(*part) for part in self._parts.get(cell, WHOLE_CELL) if part[1] in parts)
+        return (cell << ORDER) + bitmap.lowest(starts & usable) if starts & usable else None
 
     def _lowest_part(self, order: int, parts: range, at: int) -> int | None:
         best: int | None = None

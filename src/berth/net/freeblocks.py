@@ -105,7 +105,7 @@ class FreeBlocks:
 
     def best_fit(self, order: int, at: int = 0) -> int | None:
         """Where kubipam puts a block of this order, looking at nothing that starts before `at`."""
-        at = _aligned_up(at, order)
+        at = _aligned_up(at, order) if at else 0
         if order < ORDER:
             small = self._best_small(order, at)
             if small is not None:

@@ -92,6 +92,14 @@ def test_a_request_that_was_pending_gives_back_what_was_pending() -> None:
     assert page.released == {"u"}
 
 
+def test_what_is_pending_for_one_who_went_goes_back_once() -> None:
+    block = parse_block("10.0.0.1/32")
+    draft = Draft(page_of("10.0.0.0/31", pending={"u": block}))
+    assert draft.abandon("u") == block
+    assert draft.abandon("u") is None
+    assert list(draft.page().taken) == [parse_range("10.0.0.0")]
+
+
 def test_what_two_hold_stays_until_the_last_of_them_goes() -> None:
     """Upstream could grant one block twice; after adoption neither loses it to a third."""
     draft = Draft(page_of("10.0.0.0/30"))

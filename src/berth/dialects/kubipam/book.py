@@ -114,6 +114,8 @@ class Book:
         except Lost as error:
             opened.lost(uid, block)
             raise Conflict(409, f"{block} was granted by someone else") from error
+        if opened.ledger.has_leftovers():
+            await opened.ledger.tidy()  # someone went while we wrote, perhaps this very request
         self._tell(opened, "allocation", f"cidr {block} allocated")
 
     async def _settle(self, opened: OpenRange, uid: str, block: Block) -> None:

@@ -131,7 +131,7 @@ class Ledger:
                 raise NotStored("the range is in too many pieces; release some requests or use another range")
             if not self.goes_round:
                 draft.cursors.clear()
-            if self._facts.granted(uid) is not None:
+            if self._facts.granted(uid) is not None or self._facts.is_gone(uid):
                 raise Lost
             if not draft.grant(uid, block, moves_cursor=chosen and self.goes_round):
                 raise Lost
@@ -153,10 +153,13 @@ class Ledger:
         """The request is gone for certain, and never got the block that is pending for it."""
 
         def edit(draft: Draft) -> None:
-            if uid in draft.pending:
-                draft.release(uid, ())
+            draft.abandon(uid)
 
         await self._write(Waiting(edit))
+
+    def has_leftovers(self) -> bool:
+        """Is anything pending for one who is gone? The next write gives it back."""
+        return self.page is not None and any(self._facts.is_gone(uid) for uid in self.page.pending)
 
     async def change(self, edit: Edit, version: str, *, begins: bool = False) -> None:
         """An edit that holds only for the page of this version. Raises Stale."""
@@ -173,7 +176,7 @@ class Ledger:
         self._words = {"state": state, "message": message or None}
 
     async def tidy(self) -> None:
-        """Write what is known to be done: with it goes back what was granted to one who had a block."""
+        """Write what is known to be done; with it goes back what nobody will come for any more."""
         await self._write(Waiting(lambda draft: None))
 
     async def flush(self) -> None:
@@ -253,8 +256,11 @@ class Ledger:
         """Drop the entries whose second half is done."""
         returned = []
         for uid in list(draft.pending):
-            block = self._facts.granted(uid)
-            extra = draft.settle(uid, block) if block is not None else None
+            block, extra = self._facts.granted(uid), None
+            if block is not None:
+                extra = draft.settle(uid, block)
+            elif self._facts.is_gone(uid):
+                extra = draft.abandon(uid)
             if extra is not None:
                 returned.append((uid, extra))
         draft.released -= {uid for uid in draft.released if self._facts.is_gone(uid)}

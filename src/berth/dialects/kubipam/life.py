@@ -37,6 +37,8 @@ class RangeLife:
         opened = self._ranges.get(f"{ref.namespace}/{ref.name}")
         if obj is None or opened is None:
             return DONE
+        if opened.ledger.has_leftovers():
+            await opened.ledger.tidy()
         if meta.is_deleting(obj):
             return await self._going(obj, opened)
         await self._hold(obj)

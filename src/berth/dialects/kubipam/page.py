@@ -137,6 +137,13 @@ class Draft:
         self._freed += RangeSet([pending.range]).minus(RangeSet([block.range]))
         return pending
 
+    def abandon(self, uid: str) -> Block | None:
+        """The request is gone for certain: what is pending for it goes back."""
+        block = self.pending.pop(uid, None)
+        if block is not None:
+            self._freed.append(block.range)
+        return block
+
     def adopt(self, ranges: RangeSet) -> None:
         """Put on the page what was found in use; with this a page begins."""
         self.adopted = True

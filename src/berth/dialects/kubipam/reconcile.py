@@ -112,8 +112,11 @@ class _Wiring:
         self._request_controller.add(ref)
 
     def _wake_range(self, key: str) -> None:
-        obj = self._ranges.object(key)
-        if obj is not None and meta.is_deleting(obj):
+        """A request of this range went: the range may wait for that, or have a block on its way to it."""
+        obj, opened = self._ranges.object(key), self._ranges.get(key)
+        if obj is None or opened is None:
+            return
+        if meta.is_deleting(obj) or opened.ledger.has_leftovers():
             self._range_controller.add(meta.ref(obj))
 
     def _wake_requests_of(self, key: str) -> None:
