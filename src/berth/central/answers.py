@@ -14,6 +14,7 @@ from berth.store.hosts import masked
 from berth.store.wishes import Answer, Granted, Refused, Released, family_of, zone_of
 
 NO_MATCH = "no matching address found with the provided secret, zone and address"
+FROZEN = "two operators speak for this cluster, nothing of it is released until one of them is silent"
 
 REGISTER: Mapping[str, tuple[int, str]] = {
     HolderReason.NO_MATCH: (404, f"Could not register address: {NO_MATCH}"),
@@ -30,11 +31,13 @@ REGISTER: Mapping[str, tuple[int, str]] = {
         "Could not register address: the requested address is not valid for the provided zone",
     ),
     Reason.POOL_EXHAUSTED: (503, "Could not register address: no available prefix found for zone {pool}"),
+    HolderReason.CLUSTER_FROZEN: (409, f"Could not register address: {FROZEN}"),
     "QuotaExceeded": (403, "Could not register address: the cluster has reached its quota in zone {zone}"),
 }
 RELEASE: Mapping[str, tuple[int, str]] = {
     HolderReason.NO_MATCH: (404, f"Could not deregister service: {NO_MATCH}"),
     HolderReason.NOT_HOLDER: (404, "Could not deregister service: service does not exist for this address"),
+    HolderReason.CLUSTER_FROZEN: (409, f"Could not deregister service: {FROZEN}"),
 }
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from berth import log
-from berth.central import answers, bodies, limits, pages
+from berth.central import answers, bodies, inventory, limits, pages
 from berth.central.answers import Refusal
 from berth.central.identity import Identities, Tokens, bearer
 from berth.central.journal import Journal, shown
@@ -29,7 +29,9 @@ from berth.central.zones import Zones
 from berth.errors import StoreDown
 from berth.leasing.holders import HolderReason
 from berth.store.clusters import Order, release_cluster
+from berth.store.inventory import Compared, compare
 from berth.store.ledger import Ledger
+from berth.store.operators import Beat
 from berth.store.wishes import Answer, Refused, Wish
 
 NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
@@ -83,6 +85,7 @@ class Api:
         address: dict[str, Handler] = {"POST": self._post_address}
         service: dict[str, Handler] = {"DELETE": self._delete_service}
         cluster: dict[str, Handler] = {"DELETE": self._delete_cluster}
+        report: dict[str, Handler] = {"POST": self._post_inventory}
         description: dict[str, Handler] = {"GET": self._description}
         return {
             "/": {"GET": self._front_page, **address, **service},
@@ -92,6 +95,8 @@ class Api:
             "/service": service,
             "/v2/cluster": cluster,
             "/cluster": cluster,
+            "/v2/inventory": report,
+            "/inventory": report,
             "/swagger/index.html": {"GET": self._page},
             "/swagger/doc.json": description,
             "/openapi.json": description,
@@ -194,11 +199,49 @@ class Api:
         visit.raw = await limits.body(visit.request, self._limits)
         cluster_id = bodies.cluster_id(visit.raw)
         done = await release_cluster(self.ledger.engine, Order(cluster_id, "cluster"))
+        if done.frozen:
+            raise Refusal(409, f"Could not deregister cluster: {answers.FROZEN}", HolderReason.CLUSTER_FROZEN)
         if not done.found:
             raise Refusal(404, NO_CLUSTER, "NoMatch")
         self.journal.app("cluster released", "central/app", cluster_id=cluster_id, expired=done.expired)
         body = {"message": "Cluster expiration set successfully", "cluster_id": cluster_id}
         return answers.json(200, {**body, "expired": done.expired, "skipped": len(done.skipped)})
+
+    # Inventories
+
+    async def _post_inventory(self, visit: Visit) -> web.Response:
+        """Nothing of this body is kept for the journal: it is the largest there is, and all secrets."""
+        self._throttle.admit(visit.source)
+        raw = await limits.body(visit.request, replace(self._limits, body_bytes=self._limits.inventory_bytes))
+        sent = inventory.report(raw, self.config.zones)
+        trusted = self.config.identities is not None
+        if self.config.identities is not None:
+            self.config.identities.admit(visit.request, sent.beat.cluster_id, *sent.zones)
+        for wish in sent.listed:
+            self._guesses.admit(visit.source, wish.address)
+        compared = await compare(self.ledger, sent.beat, sent.listed, trusted=trusted)
+        self._tell_of_inventory(visit, sent.beat, compared)
+        return answers.json(200, inventory.answer(sent.beat, sent.listed, compared))
+
+    def _tell_of_inventory(self, visit: Visit, beat: Beat, compared: Compared) -> None:
+        for one in compared.conflict:
+            if one.reason == HolderReason.NO_MATCH:
+                self._guesses.wrong(visit.source, one.address)
+        self.metrics.compared(compared)
+        counts = {
+            word: len(getattr(compared, word)) for word in ("adopted", "missing", "unknown", "conflict")
+        }
+        if compared.frozen:
+            log.get("berth.api").error("two operators speak for one cluster", cluster_id=beat.cluster_id)
+        if compared.frozen or any(counts.values()):
+            self.journal.app(
+                "inventory differs",
+                "central/app",
+                level="warn",
+                cluster_id=beat.cluster_id,
+                frozen=compared.frozen,
+                **counts,
+            )
 
     # Everything else
 

@@ -60,25 +60,28 @@ def parsed(raw: bytes) -> dict[str, Any]:
 
 
 def fields(raw: bytes) -> Fields:
-    body = parsed(raw)
-    service = _typed(body, "service", dict, {})
+    return fields_of(parsed(raw))
+
+
+def fields_of(body: dict[str, Any]) -> Fields:
+    service = typed(body, "service", dict, {})
     return Fields(
-        secret=_typed(body, "secret", str, ""),
-        new_secret=_typed(body, "new_secret", str, ""),
-        zone=_typed(body, "zone", str, ""),
-        ip_family=_typed(body, "ip_family", str, ""),
-        address=_typed(body, "address", str, ""),
-        service_name=_typed(service, "service_name", str, ""),
-        namespace_id=_typed(service, "namespace_id", str, ""),
-        cluster_id=_typed(service, "cluster_id", str, ""),
-        uid=_typed(service, "uid", str, ""),
-        retention_days=_typed(service, "retention_period_days", int, 0),
-        deny=_typed(service, "deny_external_cleanup", bool, False),
-        pending=_typed(body, "pending", bool, False),
+        secret=typed(body, "secret", str, ""),
+        new_secret=typed(body, "new_secret", str, ""),
+        zone=typed(body, "zone", str, ""),
+        ip_family=typed(body, "ip_family", str, ""),
+        address=typed(body, "address", str, ""),
+        service_name=typed(service, "service_name", str, ""),
+        namespace_id=typed(service, "namespace_id", str, ""),
+        cluster_id=typed(service, "cluster_id", str, ""),
+        uid=typed(service, "uid", str, ""),
+        retention_days=typed(service, "retention_period_days", int, 0),
+        deny=typed(service, "deny_external_cleanup", bool, False),
+        pending=typed(body, "pending", bool, False),
     )
 
 
-def _typed(body: dict[str, Any], key: str, kind: type[T], default: T) -> T:
+def typed(body: dict[str, Any], key: str, kind: type[T], default: T) -> T:
     """Absent and null are the default; a bool is no integer."""
     value = body.get(key)
     if value is None:
@@ -110,8 +113,8 @@ def release(sent: Fields, zones: Zones) -> Release:
 
 def cluster_id(raw: bytes) -> str:
     """The body of a cluster release."""
-    value = _typed(parsed(raw), "cluster_id", str, "")
-    if not _is_name(value):
+    value = typed(parsed(raw), "cluster_id", str, "")
+    if not is_name(value):
         raise Refusal(400, "cluster_id is required")
     return value
 
@@ -152,13 +155,13 @@ def _faults(sent: Fields) -> list[str]:
         text = "invalid ip family, must be either 'ipv4' or 'ipv6'"
         faults.append(text if sent.ip_family else f"ip_family is required: {text}")
     rule = f"is required, at most {NAME_LIMIT} characters without control characters"
-    faults += [f"{name} {rule}" for name in NAMES if not _is_name(getattr(sent, name))]
-    if sent.uid and not _is_name(sent.uid):
+    faults += [f"{name} {rule}" for name in NAMES if not is_name(getattr(sent, name))]
+    if sent.uid and not is_name(sent.uid):
         faults.append(f"uid has at most {NAME_LIMIT} characters, none of them a control character")
     return faults
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
     return 0 < len(text) <= NAME_LIMIT and not CONTROL.search(text)
 
 

@@ -18,6 +18,7 @@ from berth.store.hosts import canonical, masked
 from berth.store.secrets import Secret
 
 DEADLINE_SECONDS = 4.5
+LISTS = ("adopted", "missing", "unknown", "conflict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,57 @@ class Ask:
             "address": masked(canonical(self.address)[1]) if self.address else "",
             "service": service,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What an operator reports. `epoch` is made anew by every process; `sequence` counts its reports from 1.
+    Only the leader reports, before its first release and then every `heartbeat_seconds`.
+    """
+
+    cluster_id: str
+    epoch: str
+    sequence: int
+    asks: tuple[Ask, ...]  # each with its address
+    heartbeat_seconds: int = 60
+    leaving: bool = False
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "cluster_id": self.cluster_id,
+            "epoch": self.epoch,
+            "sequence": self.sequence,
+            "heartbeat_seconds": self.heartbeat_seconds,
+            "leaving": self.leaving,
+            "addresses": [ask.body() for ask in self.asks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """One address on which operator and ledger disagree."""
+
+    address: str
+    service_name: str
+    namespace_id: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The API's answer to an inventory (docs/api.md)."""
+
+    counted: bool
+    frozen: bool
+    adopted: tuple[Differs, ...] = ()
+    missing: tuple[Differs, ...] = ()
+    unknown: tuple[Differs, ...] = ()
+    conflict: tuple[Differs, ...] = ()
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Compared:
+        lists = (tuple(Differs(**one) for one in body.get(key, ())) for key in LISTS)
+        return cls(bool(body.get("counted")), bool(body.get("frozen")), *lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +151,10 @@ class ApiClient:
 
     async def release_cluster(self, cluster_id: str) -> dict[str, Any]:
         return await self._send("DELETE", "/cluster", {"cluster_id": cluster_id})
+
+    async def report(self, inventory: Inventory) -> Compared:
+        """Tell what this cluster lists; ApiRefused with status 404 from an API that has no such call."""
+        return Compared.read(await self._send("POST", "/inventory", inventory.body()))
 
     async def ready(self) -> bool:
         """Whether the API can serve; False also when there is no answer."""

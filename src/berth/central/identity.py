@@ -37,8 +37,11 @@ class Caller:
     token_sha256: str = ""
     certificate: str = ""
 
+    def speaks_for(self, cluster_id: str) -> bool:
+        return cluster_id in self.cluster_ids
+
     def may(self, cluster_id: str, zone: str) -> bool:
-        return cluster_id in self.cluster_ids and (self.zones is None or zone in self.zones)
+        return self.speaks_for(cluster_id) and (self.zones is None or zone in self.zones)
 
 
 class Identities:
@@ -63,8 +66,9 @@ class Identities:
         fitting = [one for one in self._callers if hmac.compare_digest(one.token_sha256.encode(), digest)]
         return fitting[0] if token and fitting else None
 
-    def admit(self, request: web.BaseRequest, cluster_id: str, zone: str) -> None:
-        if not self.caller(request).may(cluster_id, zone):
+    def admit(self, request: web.BaseRequest, cluster_id: str, *zones: str) -> None:
+        caller = self.caller(request)
+        if not (caller.speaks_for(cluster_id) and all(caller.may(cluster_id, zone) for zone in zones)):
             raise Refusal(403, "this identity may not speak for that cluster and zone", "Forbidden")
 
 

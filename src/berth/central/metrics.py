@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from berth.leasing.usage import Usage
+from berth.store.inventory import Compared
 from berth.store.wishes import family_of, zone_of
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -25,6 +26,12 @@ class ApiMetrics:
         self._requests = self._counter("berth_api_requests", "Requests by route, method and status.", labels)
         self._seconds = self._histogram("berth_api_request_seconds", "How long requests took.", ("route",))
         self._refusals = self._counter("berth_api_refusals", "Refusals by reason word.", ("reason",))
+        self._inventories = self._counter(
+            "berth_inventory_differences", "What operators and the ledger disagree on.", ("kind",)
+        )
+        self.frozen = self._gauge(
+            "berth_clusters_frozen", "Clusters for which two operators speak; nothing of them is freed.", ()
+        )
         self._waiting = self._gauge("berth_api_waiting", "Requests that wait for the database.", ())
 
     def _build_pools(self) -> None:
@@ -73,6 +80,11 @@ class ApiMetrics:
 
     def refused(self, reason: str) -> None:
         self._refusals.labels(reason).inc()
+
+    def compared(self, result: Compared) -> None:
+        """One report of an operator."""
+        for kind in ("adopted", "missing", "unknown", "conflict"):
+            self._inventories.labels(kind).inc(len(getattr(result, kind)))
 
     def swept(self, seconds: float, freed: int, held_back: str) -> None:
         if held_back:

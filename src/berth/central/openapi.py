@@ -24,6 +24,7 @@ def document() -> Json:
             "/address": {"post": _post_address()},
             "/service": {"delete": _delete_service()},
             "/cluster": {"delete": _delete_cluster()},
+            "/inventory": {"post": _post_inventory()},
         },
         "components": {
             "schemas": _schemas(),
@@ -45,7 +46,7 @@ def _post_address() -> Json:
                     "401": "With identities switched on: no token, or a wrong one",
                     "403": "The cluster's quota is used up, or the identity is bound to other clusters",
                     "404": "No address with this secret, zone and address",
-                    "409": "The secret cannot be replaced: others use the address",
+                    "409": "The secret cannot be replaced: others use the address, or the cluster is frozen",
                     "503": "Nothing free in the zone, or the ledger cannot answer now",
                 }
             ),
@@ -66,6 +67,7 @@ def _delete_service() -> Json:
                     "401": "With identities switched on: no token, or a wrong one",
                     "403": "The identity is bound to other clusters or zones",
                     "404": "No such address with this secret, or the service is not on it",
+                    "409": "Two operators speak for the cluster: nothing of it is released now",
                     "503": "The ledger cannot answer now",
                 }
             ),
@@ -86,6 +88,26 @@ def _delete_cluster() -> Json:
                 {
                     "400": "A fault in the request; the message names it",
                     "404": "No entries of this cluster, or the route is switched off",
+                    "409": "Two operators speak for the cluster: nothing of it is released now",
+                    "503": "The ledger cannot answer now",
+                }
+            ),
+        },
+    }
+
+
+def _post_inventory() -> Json:
+    return {
+        "operationId": "reportInventory",
+        "summary": "An operator's heartbeat: all addresses its cluster lists, compared with the ledger",
+        "requestBody": _body("Inventory"),
+        "responses": {
+            "200": _answer("What differs", "InventoryAnswer"),
+            **_refusals(
+                {
+                    "400": "A fault in the request; the message names it",
+                    "401": "With identities switched on: no token, or a wrong one",
+                    "403": "The identity is bound to other clusters or zones",
                     "503": "The ledger cannot answer now",
                 }
             ),
@@ -131,6 +153,18 @@ def _schemas() -> Json:
             "type": "object",
             "required": ["cluster_id"],
             "properties": {"cluster_id": _name("UID of the cluster's namespace kube-system")},
+        },
+        "Inventory": _inventory(),
+        "InventoryAnswer": _inventory_answer(),
+        "Difference": {
+            "type": "object",
+            "required": ["address", "service_name", "namespace_id", "reason"],
+            "properties": {
+                "address": _text("Host CIDR"),
+                "service_name": _text("Name of the Service"),
+                "namespace_id": _text("UID of its namespace"),
+                "reason": _text("One word for programs; empty: none"),
+            },
         },
         "Success": {
             "type": "object",
@@ -191,5 +225,59 @@ def _service() -> Json:
             "retention_period_days": {"type": "integer", "minimum": 0, "maximum": 30, "default": 0},
             "deny_external_cleanup": {"type": "boolean", "default": False},
             "uid": _text("UID of the Service; a release by an earlier one of the same name is ignored"),
+        },
+    }
+
+
+def _inventory() -> Json:
+    return {
+        "type": "object",
+        "required": ["cluster_id", "epoch", "sequence", "addresses"],
+        "properties": {
+            "cluster_id": _name("UID of the cluster's namespace kube-system"),
+            "epoch": _name("Made anew by every operator process"),
+            "sequence": {"type": "integer", "minimum": 1, "description": "Number of this process's report"},
+            "heartbeat_seconds": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 300,
+                "default": 60,
+                "description": "When the next report will come; silent for half as long again: gone",
+            },
+            "leaving": {
+                "type": "boolean",
+                "default": False,
+                "description": "The last report of this process; a successor need not wait",
+            },
+            "addresses": {
+                "type": "array",
+                "maxItems": 20000,
+                "items": _ref("Request"),
+                "description": "Each as for POST /address, with its address",
+            },
+        },
+    }
+
+
+def _inventory_answer() -> Json:
+    def differences(meaning: str) -> Json:
+        return {"type": "array", "items": _ref("Difference"), "description": meaning}
+
+    return {
+        "type": "object",
+        "required": ["message", "cluster_id", "counted", "frozen", "missing", "unknown", "conflict"],
+        "properties": {
+            "message": {"type": "string"},
+            "cluster_id": {"type": "string"},
+            "addresses": {"type": "integer", "description": "How many were listed"},
+            "counted": {
+                "type": "boolean",
+                "description": "Whether it counts as a heartbeat: one secret was right, or identities are on",
+            },
+            "frozen": {"type": "boolean", "description": "Two operators speak for this cluster"},
+            "adopted": differences("Was missing in two reports in a row, is registered now"),
+            "missing": differences("Listed, not in the ledger"),
+            "unknown": differences("In the ledger, not listed"),
+            "conflict": differences("Listed, but another's in the ledger, or released by others"),
         },
     }

@@ -1,7 +1,8 @@
 """ROR's event stream: the API opens it, ROR says which cluster is gone, and that cluster's services are
-released as by `DELETE /v2/cluster`. Resumes with Last-Event-ID also after a restart, reconnects with
-growing pauses, and neither garbage nor repetition has an effect. Nothing is followed: redirects are
-refused, no address comes from an event.
+released as by `DELETE /v2/cluster`, but not before a grace period: an event may be wrong, and until then
+a person's undo, the holder itself or its operator's report takes it back. Resumes with Last-Event-ID also
+after a restart, reconnects with growing pauses, and neither garbage nor repetition has an effect. Nothing
+is followed: redirects are refused, no address comes from an event.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class Listener:
             self._log.warning("event without a cluster", name=name)
             return
         identity = f"ror:{event.id}" if event.id else ""
-        done = await release_cluster(self._engine, Order(cluster, "ror", identity))
+        grace_ms = round(self._settings.grace_seconds * 1000)
+        order = Order(cluster, "ror", event_id=identity, grace_ms=grace_ms)
+        done = await release_cluster(self._engine, order)
         result = "repeated" if done.repeated else "unknown" if not done.found else "released"
         self._metrics.ror_events.labels(result).inc()
         self._log.info("cluster event", result=result, cluster_id=cluster, expired=done.expired)

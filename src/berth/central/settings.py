@@ -11,6 +11,7 @@ class Limits:
     """What one client may ask of us. Rates and quotas are off at 0: behind a proxy all clients look alike."""
 
     body_bytes: int = 64 * 1024
+    inventory_bytes: int = 8 * 1024 * 1024  # a whole cluster's report
     body_seconds: float = 10.0
     request_seconds: float = 10.0
     idle_seconds: float = 30.0  # also bounds how slowly headers may come
@@ -35,6 +36,7 @@ class Ror:
     token_file: Path | None = None
     events: tuple[str, ...] = ("cluster.deleted",)
     silence_seconds: float = 60.0
+    grace_seconds: float = 24 * 3600.0  # nothing that an event marks is freed earlier
 
 
 @dataclass(frozen=True, slots=True)

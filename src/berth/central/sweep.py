@@ -11,6 +11,7 @@ from berth import log
 from berth.central.metrics import ApiMetrics
 from berth.errors import StoreDown
 from berth.store.counts import count_states
+from berth.store.operators import all_frozen
 from berth.store.sweep import Sweeper, Swept
 
 
@@ -34,4 +35,5 @@ async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
     elif swept.entries:
         log.get("berth.sweep").info("swept", entries=swept.entries, freed=swept.addresses)
     metrics.states(*await count_states(sweeper.ledger.engine))
+    metrics.frozen.set(len(await all_frozen(sweeper.ledger.engine)))
     return swept

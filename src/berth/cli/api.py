@@ -82,6 +82,9 @@ def api(
     ror_events: Annotated[
         str, typer.Option(envvar="BERTH_ROR_EVENTS", help="Comma list of event names.")
     ] = "cluster.deleted",
+    ror_grace_hours: Annotated[
+        float, typer.Option(envvar="BERTH_ROR_GRACE_HOURS", help="Free nothing earlier than this.")
+    ] = 24.0,
     splunk_url: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_URL", help="HTTP Event Collector.")] = "",
     splunk_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_SPLUNK_TOKEN_FILE")] = None,
     splunk_index: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_INDEX")] = "",
@@ -116,7 +119,9 @@ def api(
             quota=quota,
         ),
         tls=Tls(tls_cert, tls_key, client_ca),
-        ror=Ror(ror_url, ror_path, ror_token_file, tuple(_words(ror_events))),
+        ror=Ror(
+            ror_url, ror_path, ror_token_file, tuple(_words(ror_events)), grace_seconds=ror_grace_hours * 3600
+        ),
         splunk=Splunk(
             splunk_url,
             splunk_token_file,

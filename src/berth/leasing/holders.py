@@ -24,6 +24,7 @@ class HolderReason(StrEnum):
     NOT_HOLDER = "NotHolder"
     SEVERAL_HOLDERS = "SeveralHolders"
     OTHER_HOLDER = "OtherHolder"
+    CLUSTER_FROZEN = "ClusterFrozen"
 
 
 @dataclass(frozen=True, slots=True, order=True)

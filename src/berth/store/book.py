@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from berth.leasing import holders
 from berth.leasing.holders import Entry, HolderReason
-from berth.store import rows, statement
+from berth.store import operators, rows, statement
 from berth.store.engine import Changes, Transaction
 from berth.store.memory import Memory
 from berth.store.rows import AddressRow, Event, HolderRow
@@ -19,6 +19,11 @@ from berth.store.secrets import Pepper, Secret
 from berth.store.wishes import Answer, Granted, Refused, Register, Release, Released, Wish
 
 NO_MATCH = Refused(HolderReason.NO_MATCH)
+
+
+def takes_away(wish: Wish) -> bool:
+    """Whether it could take an address, or its secret, from whoever has it now."""
+    return isinstance(wish, Release) or wish.new_secret is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Book:
     written: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     taken: list[tuple[str, str]] = field(default_factory=list)
+    frozen: frozenset[str] = frozenset()  # clusters of which nothing may be taken away now
 
     # Reading
 
@@ -59,6 +65,9 @@ class Book:
             if holder is not None:
                 self._remember(holder)
         await self._read_for_replacement(tx, wishes)
+        taking = {wish.entry.identity.cluster_id for wish in wishes if takes_away(wish)}
+        if taking:
+            self.frozen = await operators.frozen(tx, taking, self.now)
         if self.rules.quota:
             await self._read_counts(tx, {wish.entry.identity.cluster_id for wish in wishes})
 
@@ -179,8 +188,8 @@ class Book:
     def _replace_secret(self, wish: Register, stored: AddressRow, secret: Secret) -> Refused | None:
         there = [row.entry for (address, _), row in self.entries.items() if address == stored.address]
         reason = holders.replacement_refusal(there, wish.entry.identity, self.now)
-        if reason:
-            return Refused(reason)
+        if reason or wish.entry.identity.cluster_id in self.frozen:
+            return Refused(reason or HolderReason.CLUSTER_FROZEN)
         self._reseal(stored, secret)
         who = wish.entry.identity
         self.events.append(Event(self.now, stored.pool, stored.address, "secret replaced", 0, who))
@@ -208,6 +217,8 @@ class Book:
         old = self.entries.get((stored.address, wish.entry.identity.key))
         if old is None or (wish.entry.uid and old.entry.uid and wish.entry.uid != old.entry.uid):
             return Refused(HolderReason.NOT_HOLDER)
+        if wish.entry.identity.cluster_id in self.frozen:
+            return Refused(HolderReason.CLUSTER_FROZEN)
         entry = holders.released(old.entry, wish.entry, self.now)
         if entry != old.entry:
             event = Event(self.now, stored.pool, stored.address, "released", 0, entry.identity)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from berth.leasing import holders
 from berth.leasing.holders import Entry, Identity
-from berth.store import rows, statement
+from berth.store import operators, rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.rows import Event, HolderRow
 
@@ -23,6 +23,7 @@ class ClusterRelease:
     skipped: tuple[HolderRow, ...] = ()
     found: int = 0
     repeated: bool = False  # the event was seen before: nothing was done
+    frozen: bool = False  # two operators speak for the cluster: nothing was done
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Order:
     event_id: str = ""  # of the message that asked for it; the same id never counts twice
     at_once: bool = False  # an administrator may set retention aside …
     include_denied: bool = False  # … and the deny flag
+    grace_ms: int = 0  # no entry expires earlier than this, so that there is time for an undo
 
 
 async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
@@ -41,6 +43,9 @@ async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
         now = (await tx.lock(None)).now
         if order.event_id and not await first_sight(tx, order.event_id, now):
             return ClusterRelease(repeated=True)
+        # An administrator knows better; and what ROR marks, a living operator's report takes back.
+        if order.by == "cluster" and await operators.frozen(tx, [order.cluster_id], now):
+            return ClusterRelease(frozen=True)
         there = await rows.holders_by(tx, "cluster_id", [order.cluster_id])
         skipped = tuple(row for row in there if row.entry.deny and not order.include_denied)
         open_ = [row for row in there if order.include_denied or not row.entry.deny]
@@ -50,7 +55,7 @@ async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
 
 def _marking(order: Order, now: int) -> Callable[[Entry], Entry]:
     def mark(entry: Entry) -> Entry:
-        due = now if order.at_once else holders.after_retention(entry, now)
+        due = now if order.at_once else max(now + order.grace_ms, holders.after_retention(entry, now))
         return holders.marked(entry, order.by, due)
 
     return mark

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from berth.leasing.holders import Identity
-from berth.store import marks, rows, statement
+from berth.leasing.holders import DAY_MS, Identity
+from berth.store import marks, operators, rows, statement
 from berth.store.engine import Row, Transaction
 from berth.store.guard import ClockGuard
 from berth.store.ledger import Ledger
@@ -101,6 +101,7 @@ class Sweeper:
             before = await tx.now() - self.history_ms
             await tx.rows(PRUNE_HISTORY, before, PORTION)
             await tx.rows(PRUNE_SEEN, before)
+            await tx.rows(operators.PRUNE, await tx.now() - DAY_MS)
 
     async def stop(self) -> None:
         """Let another replica go on at once."""

@@ -1,0 +1,97 @@
+"""The inventory call: an operator's report in, the differences out; `store/inventory.py` compares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from berth.central import bodies
+from berth.central.answers import Refusal
+from berth.central.zones import Zones
+from berth.store.hosts import masked
+from berth.store.inventory import Compared, Difference
+from berth.store.operators import Beat
+from berth.store.wishes import Register
+
+ITEMS = 20_000
+SEQUENCES = range(1, 2**63)
+HEARTBEATS = range(1, 301)  # seconds between two reports
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A parsed inventory."""
+
+    beat: Beat
+    listed: tuple[Register, ...]
+    zones: frozenset[str]
+
+
+def report(raw: bytes, zones: Zones) -> Report:
+    body = bodies.parsed(raw)
+    beat = _beat(body)
+    items = bodies.typed(body, "addresses", list, [])
+    if len(items) > ITEMS:
+        raise Refusal(413, f"addresses has more than {ITEMS} items", "TooLarge")
+    listed = tuple(_item(at, item, beat.cluster_id, zones) for at, item in enumerate(items))
+    named = frozenset(item["zone"] for item in items)
+    return Report(beat, listed, named)
+
+
+def _beat(body: dict[str, Any]) -> Beat:
+    cluster, epoch = (bodies.typed(body, key, str, "") for key in ("cluster_id", "epoch"))
+    sequence = bodies.typed(body, "sequence", int, 0)
+    seconds = bodies.typed(body, "heartbeat_seconds", int, 60)
+    leaving = bodies.typed(body, "leaving", bool, False)
+    faults = [
+        f"{key} is required"
+        for key, value in (("cluster_id", cluster), ("epoch", epoch))
+        if not bodies.is_name(value)
+    ]
+    if sequence not in SEQUENCES:
+        faults.append("sequence must be a number from 1 on")
+    if seconds not in HEARTBEATS:
+        faults.append(f"heartbeat_seconds must be a number from 1 to {HEARTBEATS[-1]}")
+    if faults:
+        raise Refusal(400, "\n".join(faults))
+    return Beat(cluster, epoch, sequence, seconds * 1000, leaving)
+
+
+def _item(at: int, item: object, cluster_id: str, zones: Zones) -> Register:
+    """The body of a POST, with its address; refused by its place in the list."""
+    try:
+        if not isinstance(item, dict):
+            raise Refusal(400, bodies.UNPARSABLE, "Unparsable")
+        sent = bodies.fields_of(item)
+        wish = bodies.register(sent, zones)
+    except Refusal as refusal:
+        raise Refusal(refusal.status, f"addresses[{at}]: {refusal.message}", refusal.reason) from None
+    if wish.address is None or sent.cluster_id != cluster_id or sent.new_secret or sent.pending:
+        raise Refusal(
+            400, f"addresses[{at}]: needs an address of this cluster_id, and no new_secret or pending"
+        )
+    return wish
+
+
+def answer(beat: Beat, listed: Sequence[Register], compared: Compared) -> dict[str, Any]:
+    return {
+        "message": "Inventory compared",
+        "cluster_id": beat.cluster_id,
+        "addresses": len(listed),
+        "counted": compared.counted,
+        "frozen": compared.frozen,
+        "adopted": [_shown(one) for one in compared.adopted],
+        "missing": [_shown(one) for one in compared.missing],
+        "unknown": [_shown(one) for one in compared.unknown],
+        "conflict": [_shown(one) for one in compared.conflict],
+    }
+
+
+def _shown(one: Difference) -> dict[str, str]:
+    return {
+        "address": masked(one.address),
+        "service_name": one.who.service_name,
+        "namespace_id": one.who.namespace_id,
+        "reason": one.reason,
+    }

@@ -1,0 +1,225 @@
+"""The operators' reports: differences are told, what was lost comes back, a copy releases nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, Options, Reply, World, request_body
+
+from berth.central.client import Access, ApiClient, Ask, Inventory
+from berth.central.settings import Limits
+from berth.errors import ApiRefused
+from berth.leasing.holders import Identity
+from berth.store.clusters import Order, release_cluster
+from berth.store.operators import all_frozen
+from berth.store.secrets import Secret
+
+Start = Callable[..., AbstractAsyncContextManager[World]]
+A, B, C = "83.118.168.10/32", "83.118.168.11/32", "83.118.168.12/32"
+
+
+def listed(service: str, address: str, **changes: Any) -> dict[str, Any]:
+    return request_body(service, address=address, **changes)
+
+
+async def report(world: World, sequence: int, *items: dict[str, Any], **changes: Any) -> Reply:
+    body = {"cluster_id": CLUSTER, "epoch": "one", "sequence": sequence, "addresses": list(items)}
+    return await world.send("POST", "/v2/inventory", body | changes)
+
+
+def addresses(reply: Reply, kind: str) -> list[str]:
+    return [one["address"] for one in reply.body[kind]]
+
+
+async def lose(world: World, address: str) -> None:
+    """As after a failover to a database that is a little older."""
+    bare = address.partition("/")[0]
+    async with world.ledger.engine.transaction() as tx:
+        await tx.rows("DELETE FROM holders WHERE address = $1", bare)
+        await tx.rows("DELETE FROM addresses WHERE address = $1", bare)
+    world.ledger.memory.forget(["inet/4"])
+
+
+async def test_a_cluster_that_agrees_with_the_ledger_has_no_differences(world: World) -> None:
+    await world.post("a", address=A)
+    reply = await report(world, 1, listed("a", "83.118.168.10"))
+    assert reply.status == 200
+    assert (reply.body["counted"], reply.body["frozen"], reply.body["addresses"]) == (True, False, 1)
+    assert not any(reply.body[kind] for kind in ("adopted", "missing", "unknown", "conflict"))
+
+
+async def test_what_the_ledger_lost_is_adopted_after_two_reports(world: World) -> None:
+    await world.post("a", address=A, retention=7, deny=True)
+    await world.post("b", address=B)
+    await lose(world, A)
+    items = (listed("a", A, retention=7, deny=True), listed("b", B))
+    first = await report(world, 1, *items)
+    assert (addresses(first, "missing"), addresses(first, "adopted")) == ([A], [])
+    again = await report(world, 1, *items)  # the same report, sent twice: still one sighting
+    assert addresses(again, "missing") == [A]
+    second = await report(world, 2, *items)
+    assert (addresses(second, "missing"), addresses(second, "adopted")) == ([], [A])
+    entry = (await world.entries(A))["a"]
+    assert (entry.active, entry.retention_days, entry.deny) == (True, 7, True)
+    assert not (await report(world, 3, *items)).body["missing"]
+
+
+async def test_a_report_that_comes_after_the_release_brings_nothing_back(world: World) -> None:
+    await world.post("a", address=A)
+    await world.post("b", address=B)
+    late = (listed("a", A), listed("b", B))
+    await report(world, 1, *late)
+    await world.delete("a", address=A)
+    expiring = await report(world, 2, *late)
+    assert [(one["address"], one["reason"]) for one in expiring.body["conflict"]] == [(A, "Expiring")]
+    await world.sweep()
+    assert addresses(await report(world, 3, *late), "missing") == [A]
+    assert not (await report(world, 4, listed("b", B))).body["missing"]
+    assert await world.stored() == ["83.118.168.11"]
+
+
+async def test_what_the_cluster_does_not_list_is_told_and_kept(world: World) -> None:
+    await world.post("a", address=A)
+    await world.post("forgotten", address=B)
+    await world.post("elsewhere", address=C, cluster="other-cluster")
+    reply = await report(world, 1, listed("a", A))
+    assert addresses(reply, "unknown") == [B]
+    assert len(await world.stored()) == 3
+
+
+async def test_an_address_of_another_is_a_conflict_and_is_not_moved(world: World) -> None:
+    await world.post("a", address=A)
+    await world.post("theirs", address=B, cluster="other-cluster", secret=OTHER_SECRET)
+    for sequence in (1, 2, 3):
+        reply = await report(world, sequence, listed("a", A), listed("b", B))
+        assert [(one["address"], one["reason"]) for one in reply.body["conflict"]] == [(B, "NoMatch")]
+    assert list(await world.entries(B)) == ["theirs"]
+
+
+async def test_who_opens_nothing_learns_nothing_and_does_not_count(world: World) -> None:
+    await world.post("a", address=A)
+    reply = await report(world, 1, listed("x", A, secret=OTHER_SECRET), epoch="stranger")
+    assert (reply.body["counted"], reply.body["unknown"]) == (False, [])
+    await report(world, 1, listed("a", A))
+    assert (await world.delete("a", address=A)).status == 200
+
+
+async def test_guesses_in_reports_are_slowed_down_too(start: Start) -> None:
+    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+        await world.post("a", address=A)
+        statuses = [
+            (await report(world, n, listed("x", A, secret=f"guess-{n:04}"))).status for n in range(1, 10)
+        ]
+    assert statuses == [200] * 5 + [429] * 4
+
+
+async def test_t25_while_two_operators_speak_for_a_cluster_nothing_of_it_is_released(start: Start) -> None:
+    """T25, the API's part: releases, rotations and cluster releases wait; in every replica."""
+    async with start() as world, start() as replica:
+        for name, address in (("a", A), ("b", B)):
+            await world.post(name, address=address)
+        both = (listed("a", A), listed("b", B))
+        assert not (await report(world, 7, *both, epoch="original")).body["frozen"]
+        assert (await report(world, 1, *both, epoch="copy")).body["frozen"]
+        for one in (world, replica):
+            refused = await one.delete("a", address=A)
+            assert (refused.status, refused.body["reason"]) == (409, "ClusterFrozen")
+            rotated = await one.post("a", address=A, new_secret=OTHER_SECRET)
+            assert (rotated.status, rotated.body["reason"]) == (409, "ClusterFrozen")
+            assert (await one.release_cluster()).status == 409
+            assert (await one.post("a", address=A, retention=3)).status == 200
+        await world.sweep()
+        assert await all_frozen(world.ledger.engine) == [CLUSTER]
+        assert world.api.metrics.registry.get_sample_value("berth_clusters_frozen") == 1
+        for address in (A, B):
+            assert all(entry.active for entry in (await world.entries(address)).values())
+        for one in (world, replica):
+            one.advance(seconds=80)  # the copy goes on, the original is silent …
+        await report(world, 2, *both, epoch="copy")
+        assert (await replica.delete("a", address=A)).status == 409
+        for one in (world, replica):
+            one.advance(seconds=20)  # … for one and a half heartbeats
+        assert (await replica.delete("a", address=A)).status == 200
+
+
+async def test_a_successor_need_not_wait_for_one_that_said_it_leaves(world: World) -> None:
+    await world.post("a", address=A)
+    await report(world, 1, listed("a", A), epoch="old")
+    await report(world, 2, listed("a", A), epoch="old", leaving=True)
+    assert not (await report(world, 1, listed("a", A), epoch="new")).body["frozen"]
+    assert (await world.delete("a", address=A)).status == 200
+
+
+async def test_other_clusters_are_not_frozen_with_it(world: World) -> None:
+    await world.post("a", address=A)
+    await world.post("a", address=B, cluster="other-cluster")
+    for epoch in ("original", "copy"):
+        await report(world, 1, listed("a", A), epoch=epoch)
+    assert (await world.delete("a", address=B, cluster="other-cluster")).status == 200
+
+
+async def test_v197_a_living_operator_takes_back_what_ror_marked(world: World) -> None:
+    """V-197: and what an administrator released it does not."""
+    await world.post("a", address=A)
+    await world.post("b", address=B)
+    engine = world.ledger.engine
+    await release_cluster(engine, Order(CLUSTER, "ror", grace_ms=24 * 3600 * 1000))
+    reply = await report(world, 1, listed("a", A), listed("b", B))
+    assert not reply.body["conflict"]
+    assert (await world.entries(A))["a"].active
+    await world.release_cluster()
+    reply = await report(world, 2, listed("a", A), listed("b", B))
+    assert addresses(reply, "conflict") == [A, B]
+    assert not (await world.entries(A))["a"].active
+
+
+async def test_a_fault_in_a_report_is_named(world: World) -> None:
+    good = {"cluster_id": CLUSTER, "epoch": "one", "sequence": 1, "addresses": []}
+    assert (await world.send("POST", "/v2/inventory", good)).status == 200
+    for changes, says in FAULTS:
+        reply = await world.send("POST", "/v2/inventory", good | changes)
+        assert reply.status == 400
+        assert says in reply.message
+
+
+FAULTS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"epoch": ""}, "epoch is required"),
+    ({"cluster_id": ""}, "cluster_id is required"),
+    ({"sequence": 0}, "sequence"),
+    ({"sequence": 2**63}, "sequence"),
+    ({"heartbeat_seconds": 301}, "heartbeat_seconds"),
+    ({"addresses": {}}, "parse"),
+    ({"addresses": [1]}, "addresses[0]"),
+    ({"addresses": [request_body()]}, "addresses[0]"),
+    ({"addresses": [request_body(address=A, cluster="other")]}, "addresses[0]"),
+    ({"addresses": [request_body(address=A, secret="short")]}, "addresses[0]: secret"),
+)
+
+
+async def test_a_large_cluster_reports_in_one_call(world: World) -> None:
+    items = [
+        listed(f"s{number}", f"10.1.{number // 250}.{number % 250}", zone="hnet-private")
+        for number in range(2000)
+    ]
+    first = await report(world, 1, *items)
+    assert len(first.body["missing"]) == 2000
+    assert len((await report(world, 2, *items)).body["adopted"]) == 2000
+    assert len(await world.stored()) == 2000
+
+
+async def test_the_client_reports_and_reads_the_differences(world: World) -> None:
+    who = Identity("a", NAMESPACE, CLUSTER)
+    ask = Ask(who, "inet", "ipv4", Secret("SuperSecret"), A)
+    async with ApiClient(Access(world.url + "/v2")) as client:
+        for sequence in (1, 2):
+            compared = await client.report(Inventory(CLUSTER, "e", sequence, (ask,)))
+        assert [one.address for one in compared.adopted] == [A]
+        assert (compared.counted, compared.frozen, compared.missing) == (True, False, ())
+        copied = await client.report(Inventory(CLUSTER, "f", 1, (ask,)))
+        assert copied.frozen
+        with pytest.raises(ApiRefused) as refused:
+            await client.release(ask)
+        assert (refused.value.status, refused.value.why) == (409, "ClusterFrozen")
