@@ -62,6 +62,8 @@ lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 
 manifests: setup ## write deploy/ anew
 	for part in crds rbac webhooks operator api all; do $(BIN)/berth manifests $$part > deploy/$$part.yaml; done
+	for one in metal3 kubipam vip vitistack; do \
+	  $(BIN)/berth manifests bundle --dialects $$one > deploy/$$one.yaml; done
 	$(BIN)/berth manifests bundle --dialects vip --namespace vip-allocator-operator --no-make-namespace \
 	  > deploy/bundle.yaml
 	$(BIN)/berth manifests chart-files --into deploy/charts/berth-operator

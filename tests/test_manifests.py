@@ -1,4 +1,4 @@
-"""deploy/ holds what `berth manifests` prints, and it is installable YAML."""
+"""deploy/ holds what `berth manifests` prints, and it is installable YAML with the least of rights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import yaml
 from berth import manifests as make
 from berth.manifests import Options
 
+Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[1] / "deploy"
+EVERY = Options(dialects=make.EVERY)
 VIP = Options(namespace="vip-allocator-operator", dialects=("vip",), make_namespace=False)
 FILES = {
     "crds.yaml": make.crds(Options()),
@@ -19,9 +21,16 @@ FILES = {
     "webhooks.yaml": make.webhooks(Options()),
     "operator.yaml": make.operator(Options()),
     "api.yaml": make.api(Options()),
-    "all.yaml": make.everything(Options()),
+    "all.yaml": make.everything(EVERY),
     "bundle.yaml": make.bundle(VIP),
+    **{f"{name}.yaml": make.bundle(Options(dialects=(name,))) for name in make.EVERY},
 }
+BEFORE = {"bundle.yaml": {VIP.namespace}, "vitistack.yaml": {make.METALLB}, "all.yaml": {make.METALLB}}
+CHOICES = [(name,) for name in make.EVERY] + [make.NEED_NOTHING, make.EVERY]
+
+
+def roles(options: Options) -> list[Object]:
+    return [obj for obj in make.rbac(options) if obj["kind"] in ("ClusterRole", "Role")]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -31,22 +40,58 @@ def test_deploy_holds_what_the_command_prints(name: str) -> None:
     )
 
 
-def test_no_rule_has_a_wildcard() -> None:
-    roles = [obj for obj in make.rbac(Options()) if obj["kind"] in ("ClusterRole", "Role")]
-    for rule in (rule for role in roles for rule in role["rules"]):
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("rbac.yaml", "webhooks.yaml")])
+def test_a_file_brings_its_namespaces_or_the_document_names_them(name: str) -> None:
+    present = {"default", *BEFORE.get(name, ())}
+    for obj in FILES[name]:
+        if obj["kind"] == "Namespace":
+            present.add(obj["metadata"]["name"])
+        assert obj["metadata"].get("namespace", "default") in present, f"{obj['kind']} comes too early"
+
+
+def test_metallbs_namespace_is_never_ours_to_delete() -> None:
+    made = {obj["metadata"]["name"] for obj in make.everything(EVERY) if obj["kind"] == "Namespace"}
+    assert made == {"berth-system", "ipam-system"}
+
+
+@pytest.mark.parametrize("dialects", CHOICES, ids=",".join)
+def test_no_rule_has_a_wildcard_or_an_empty_list_of_names(dialects: tuple[str, ...]) -> None:
+    """To the API server no names are all names."""
+    for rule in (rule for role in roles(Options(dialects=dialects)) for rule in role["rules"]):
         assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+        assert rule.get("resourceNames", ["one"])
 
 
 def test_secrets_are_readable_by_name_and_only_in_the_operators_own_namespace() -> None:
-    for role in make.rbac(Options()):
-        for rule in role.get("rules", []):
+    for role in roles(Options()):
+        for rule in role["rules"]:
             if "secrets" in rule["resources"] and set(rule["verbs"]) & {"get", "update"}:
                 assert role["kind"] == "Role"
                 assert rule["resourceNames"]
 
 
+def test_secrets_are_never_listed_or_watched() -> None:
+    """vitistack reads those that Services name, wherever they are, and its own in ipam-system."""
+    for rule in (rule for role in roles(EVERY) for rule in role["rules"]):
+        if "secrets" in rule["resources"]:
+            assert not set(rule["verbs"]) & {"list", "watch"}
+
+
+def test_the_address_of_the_api_is_the_one_beside_the_operator_or_the_one_given() -> None:
+    beside = Options(dialects=("vitistack",), namespace="here")
+    assert _flag(beside, "--api-url") == "http://berth-api.here.svc:3000/v2"
+    assert _flag(Options(dialects=("vitistack",), api_url="https://i/v2"), "--api-url") == "https://i/v2"
+    assert _flag(Options(), "--api-url") is None
+
+
+def _flag(options: Options, name: str) -> str | None:
+    deployment = next(obj for obj in make.operator(options) if obj["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    return dict(argument.partition("=")[::2] for argument in arguments).get(name)
+
+
 def test_the_vip_bundle_has_one_image_and_leaves_the_namespace_to_the_user() -> None:
-    objects: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "bundle.yaml").read_text()))
+    objects: list[Object] = list(yaml.safe_load_all((DEPLOY / "bundle.yaml").read_text()))
     images = [
         container["image"]
         for obj in objects

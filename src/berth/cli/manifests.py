@@ -29,33 +29,41 @@ DIRECTORIES: dict[str, Callable[[Options], dict[str, str]]] = {
     "clusterctl": layouts.clusterctl,
 }
 DEFAULTS = Options()
+USUAL = ",".join(DEFAULTS.dialects)
 
 EXAMPLES = """
 Print the YAML to install: crds, rbac, webhooks, operator, api, bundle (all an operator needs) or all.
 Or write the files of another installer into a directory: chart-files, kustomize or clusterctl.
+Without --dialects, all has every dialect and the IPAM-API; the others have those that need nothing else.
 
 \b
 Examples:
-  berth manifests all | kubectl apply -f -
   berth manifests bundle --dialects metal3 --image registry.local/berth:0.1.0 | kubectl apply -f -
+  berth manifests bundle --dialects vitistack --api-url https://ipam.example.org/v2 | kubectl apply -f -
+  berth manifests all | kubectl apply -f -
   berth manifests clusterctl --image registry.local/berth:0.1.0 --into ipam-metal3/v0.1.0
 """
 
 
 def manifests(
     part: Annotated[str, typer.Argument(help=", ".join([*PARTS, *DIRECTORIES]))] = "all",
-    dialects: Annotated[str, typer.Option(help="Comma list of the dialects to serve.")] = ",".join(
-        DEFAULTS.dialects
-    ),
+    dialects: Annotated[
+        str, typer.Option(help="Comma list of the dialects to serve.", show_default=f"{USUAL}; all of all")
+    ] = "",
     namespace: Annotated[str, typer.Option(help="Where operator and API live.")] = DEFAULTS.namespace,
     image: Annotated[str, typer.Option(help="The image, with its registry.")] = DEFAULTS.image,
     replicas: Annotated[int, typer.Option(help="Of the operator.")] = DEFAULTS.replicas,
+    api_url: Annotated[
+        str,
+        typer.Option(help="The IPAM-API with its /v2, for vitistack.", show_default="the one of all.yaml"),
+    ] = "",
     into: Annotated[Path, typer.Option(help="Of what is written as files: where.")] = Path("."),
     make_namespace: Annotated[
         bool, typer.Option("--make-namespace/--no-make-namespace", help="Include the Namespace object.")
     ] = True,
 ) -> None:
-    options = Options(namespace, dialect_names(dialects), image, replicas, make_namespace)
+    usual = ",".join(make.EVERY) if part == "all" else USUAL
+    options = Options(namespace, dialect_names(dialects or usual), image, replicas, make_namespace, api_url)
     if part in DIRECTORIES:
         _write(into, DIRECTORIES[part](options))
     elif part in PARTS:

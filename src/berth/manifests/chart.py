@@ -1,0 +1,36 @@
+"""The generated files of the operator's Helm chart: CRDs, and per dialect what it may do and registers.
+
+crds/DIALECT.yaml             files/rules/DIALECT.yaml      cluster-wide
+files/webhooks/DIALECT.yaml   files/local/DIALECT.yaml      by namespace: rules there and nowhere else
+"""
+
+from __future__ import annotations
+
+import yaml
+
+from berth.dialects.shape import Dialect
+from berth.manifests.options import EVERY, Options, render, render_list
+from berth.manifests.rights import event_rules, local_rules, own_rules, registered_by
+
+
+def chart_files(options: Options) -> dict[str, str]:
+    """Of all dialects, whichever are chosen: the chart's own values choose."""
+    files = {"files/rules/events.yaml": render_list(event_rules())}
+    files["files/rules/own.yaml"] = render_list(own_rules())
+    for dialect in Options(dialects=EVERY).chosen():
+        files |= _of(dialect)
+    return files
+
+
+def _of(dialect: Dialect) -> dict[str, str]:
+    files = {
+        f"files/rules/{dialect.name}.yaml": render_list(dialect.rules()),
+        f"files/webhooks/{dialect.name}.yaml": render_list(registered_by(dialect)),
+    }
+    if dialect.crds():
+        files[f"crds/{dialect.name}.yaml"] = render(dialect.crds())
+    if local_rules(dialect):
+        files[f"files/local/{dialect.name}.yaml"] = yaml.safe_dump(
+            dict(local_rules(dialect)), sort_keys=False
+        )
+    return files

@@ -1,0 +1,172 @@
+"""What runs: the operator's Deployment, the IPAM-API's StatefulSet, and their Services."""
+
+from __future__ import annotations
+
+from berth.manifests.options import API, OPERATOR, WEBHOOK, Object, Options
+from berth.manifests.rights import METALLB, local_rules
+
+UID = 65532
+VIP_CLASS = "paas.org/vip"
+
+
+def operator(options: Options) -> list[Object]:
+    labels = options.labels(OPERATOR)
+    return [
+        *namespaces(options),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": options.meta(OPERATOR, OPERATOR),
+            "spec": {
+                "replicas": options.replicas,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": _operator_pod(options)},
+            },
+        },
+        _service(options, WEBHOOK, {"name": "webhook", "port": 443, "targetPort": "webhook"}),
+        _service(options, f"{OPERATOR}-metrics", {"name": "metrics", "port": 8080, "targetPort": "health"}),
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": options.meta(OPERATOR, OPERATOR),
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+        },
+    ]
+
+
+def _operator_flags(options: Options) -> list[str]:
+    flags = [
+        "operator",
+        f"--dialects={','.join(options.dialects)}",
+        "--leader-elect",
+        f"--lease-namespace={options.namespace}",
+        "--webhook-port=9443",
+        f"--webhook-service={options.namespace}/{WEBHOOK}",
+        "--health-listen=:8080",
+    ]
+    if {"vip", "vitistack"} <= set(options.dialects):
+        flags.append(f"--vip-classes={VIP_CLASS}")  # both serve Services; without a class is vitistack's
+    if "vitistack" in options.dialects:
+        flags.append(f"--api-url={options.api_url or f'http://{API}.{options.namespace}.svc:3000/v2'}")
+    return flags
+
+
+def _operator_pod(options: Options) -> Object:
+    ports = [
+        {"name": "health", "containerPort": 8080},
+        {"name": "webhook", "containerPort": 9443},
+    ]
+    container = {
+        "name": "operator",
+        "image": options.image,
+        "args": _operator_flags(options),
+        "ports": ports,
+        "livenessProbe": _probe("/healthz", "health"),
+        "readinessProbe": _probe("/readyz", "health"),
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": _locked_down(),
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": options.labels(OPERATOR)},
+    }
+    return {
+        "serviceAccountName": OPERATOR,
+        "terminationGracePeriodSeconds": 15,
+        "securityContext": _pod_security(),
+        "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}],
+        "topologySpreadConstraints": [spread],
+        "containers": [container],
+    }
+
+
+def api(options: Options) -> list[Object]:
+    """One replica on SQLite: one writer, one volume. For several, a PostgreSQL address in BERTH_DATABASE."""
+    labels = options.labels(API)
+    container = {
+        "name": "api",
+        "image": options.image,
+        "args": [
+            "api",
+            "--listen=0.0.0.0:3000",
+            "--database=sqlite:////data/berth.db",
+            "--pepper-file=/data/pepper",
+        ],
+        "ports": [{"name": "http", "containerPort": 3000}],
+        "livenessProbe": _probe("/healthz", "http"),
+        "readinessProbe": _probe("/readyz", "http"),
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": _locked_down(),
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}},
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 15,
+        "securityContext": {**_pod_security(), "fsGroup": UID},
+        "containers": [container],
+    }
+    return [
+        *_own_namespace(options),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": options.meta(API, API),
+            "spec": {
+                "replicas": 1,
+                "serviceName": API,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+                "volumeClaimTemplates": [claim],
+            },
+        },
+        _service(options, API, {"name": "http", "port": 3000, "targetPort": "http"}, component=API),
+    ]
+
+
+def namespaces(options: Options) -> list[Object]:
+    """The operator's, and those where a dialect keeps records. MetalLB's comes with MetalLB."""
+    beside = {name for dialect in options.chosen() for name in local_rules(dialect)}
+    wanted = sorted(beside - {METALLB, options.namespace}) if options.make_namespace else []
+    return [*_own_namespace(options), *(_namespace(name) for name in wanted)]
+
+
+def _own_namespace(options: Options) -> list[Object]:
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return [_namespace(options.namespace, labels=restricted)] if options.make_namespace else []
+
+
+def _namespace(name: str, **meta: Object) -> Object:
+    """Without labels where pods of others may run: they need not keep our rules."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **meta}}
+
+
+def _service(options: Options, name: str, port: Object, component: str = OPERATOR) -> Object:
+    spec = {"selector": options.labels(component), "ports": [port]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": options.meta(name, component), "spec": spec}
+
+
+def _probe(path: str, port: str) -> Object:
+    return {"httpGet": {"path": path, "port": port}, "periodSeconds": 10, "timeoutSeconds": 3}
+
+
+def _pod_security() -> Object:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": UID,
+        "runAsGroup": UID,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _locked_down() -> Object:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
