@@ -68,6 +68,13 @@ EXAMPLES = (
 )
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def cluster() -> AsyncIterator[DevCluster]:
+    """Of its own: what others left terminating is forbidden to write to, and our webhooks stay registered."""
+    async with DevCluster() as own:
+        yield own
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(cluster: DevCluster) -> AsyncIterator[Client]:
     async with admin(cluster) as administrator:

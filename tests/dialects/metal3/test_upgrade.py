@@ -152,6 +152,7 @@ async def test_no_address_moves_and_after_a_while_nothing_is_written(upstreams: 
         await world.address_of("failed")  # upstream's errors are not for ever
         for number in range(SERVED):
             assert await world.ready_of(f"capi-{number}") == ("True", "AddressAllocated", "")
+        await counted(world, 2 * SERVED + 1)  # the pool's status is written last, about once a second
         settled = await quiet(world)
     after = {key: settled[key] for key in addresses}
     assert after == addresses
@@ -165,6 +166,14 @@ async def test_no_address_moves_and_after_a_while_nothing_is_written(upstreams: 
         again = await quiet(world)
         assert {key: again[key] for key in settled} == settled
         assert await world.ask_text("newcomer") == ["192.168.0.11"]
+
+
+async def counted(world: World, used: int) -> None:
+    async def told() -> bool:
+        status = (await world.get(kinds.POOL, "pool")).get("status") or {}
+        return bool((status.get("ipAddresses") or {}).get("used") == used)
+
+    await eventually(told, 30)
 
 
 async def quiet(world: World) -> dict[str, str]:
