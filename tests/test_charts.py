@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,17 @@ import pytest
 import yaml
 
 from berth import manifests as make
+from berth.central.metrics import ApiMetrics
 from berth.devcluster import Binaries
 from berth.manifests import Options
+from berth.metrics import Metrics
 
+Object = dict[str, Any]
+Rendered = dict[tuple[str, str, str], Object]  # by kind, namespace and name
 CHARTS = Path(__file__).parents[1] / "deploy" / "charts"
 OPERATOR, API = CHARTS / "berth-operator", CHARTS / "berth-api"
-ALL = tuple(Options().dialects)
+CHOICES = [("metal3",), ("kubipam",), ("vip",), ("vitistack",), make.NEED_NOTHING, make.EVERY]
+SWITCHES = ("networkPolicy", "serviceMonitor", "prometheusRule")
 
 pytestmark = pytest.mark.cluster  # helm comes with the control plane's programs
 
@@ -25,11 +32,40 @@ def helm(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=check, timeout=60)
 
 
-def template(chart: Path, *values: str) -> dict[tuple[str, str], dict[str, Any]]:
-    flags = [flag for value in values for flag in ("--set-json", value)]
-    done = helm("template", "b", str(chart), "-n", "berth-system", "--kube-version", "1.34.4", *flags)
-    objects = [obj for obj in yaml.safe_load_all(done.stdout) if obj]
-    return {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+def template(chart: Path, **values: Any) -> Rendered:
+    """Values by their key; `_` inside a key is a dot."""
+    flags = [f"{key.replace('_', '.')}={json.dumps(value)}" for key, value in values.items()]
+    command = ("template", "b", str(chart), "-n", "berth-system", "--kube-version", "1.34.4")
+    done = helm(*command, *(part for flag in flags for part in ("--set-json", flag)))
+    return keyed(obj for obj in yaml.safe_load_all(done.stdout) if obj)
+
+
+def refused(chart: Path, **values: Any) -> str:
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        template(chart, **values)
+    return str(raised.value.stderr)
+
+
+def keyed(objects: Any) -> Rendered:
+    return {(o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]): o for o in objects}
+
+
+def one(rendered: Rendered, kind: str) -> Object:
+    (found,) = (obj for (of, _, _), obj in rendered.items() if of == kind)
+    return found
+
+
+def container(workload: Object) -> Object:
+    (found,) = workload["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def volumes(workload: Object) -> dict[str, Object]:
+    """Every volume that is mounted, by where; a mount without its volume is a KeyError."""
+    spec = workload["spec"]
+    there = {volume["name"]: volume for volume in spec["template"]["spec"].get("volumes") or ()}
+    there |= {claim["metadata"]["name"]: claim for claim in spec.get("volumeClaimTemplates") or ()}
+    return {mount["mountPath"]: there[mount["name"]] for mount in container(workload)["volumeMounts"]}
 
 
 @pytest.mark.parametrize("chart", [OPERATOR, API], ids=lambda chart: chart.name)
@@ -37,46 +73,157 @@ def test_helm_lint_finds_nothing(chart: Path) -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(chart)).stdout
 
 
-@pytest.mark.parametrize("name", sorted(make.chart_files(Options())))
-def test_generated_files_are_up_to_date(name: str) -> None:
-    assert (OPERATOR / name).read_text() == make.chart_files(Options())[name], "run: make manifests"
+def test_generated_files_are_up_to_date_and_there_are_no_others() -> None:
+    wanted = make.chart_files(Options())
+    present = [path for top in ("crds", "files") for path in (OPERATOR / top).rglob("*.yaml")]
+    stored = {str(path.relative_to(OPERATOR)): path.read_text() for path in present}
+    del stored["files/alerts.yaml"]
+    assert stored == wanted, "run: make manifests"
 
 
-def test_the_chart_grants_the_rights_the_manifests_grant() -> None:
-    chosen = f"dialects={list(ALL)}".replace("'", '"')
-    rendered = template(OPERATOR, chosen)
-    for obj in make.rbac(Options()):
-        other = rendered[obj["kind"], obj["metadata"]["name"]]
-        assert other.get("rules") == obj.get("rules")
-        assert other.get("roleRef") == obj.get("roleRef")
+# The operator
 
 
-def test_the_chart_runs_the_operator_with_the_flags_of_the_manifests() -> None:
-    chosen = f"dialects={list(ALL)}".replace("'", '"')
-    rendered = template(OPERATOR, chosen)["Deployment", "berth-operator"]
-    plain = next(obj for obj in make.operator(Options()) if obj["kind"] == "Deployment")
-    ours, theirs = (obj["spec"]["template"]["spec"]["containers"][0] for obj in (plain, rendered))
-    assert theirs["args"] == ours["args"]
-    assert theirs["securityContext"] == ours["securityContext"]
-    assert theirs["resources"] == ours["resources"]
+@pytest.mark.parametrize("dialects", CHOICES, ids=",".join)
+def test_the_chart_grants_the_rights_the_manifests_grant(dialects: tuple[str, ...]) -> None:
+    rendered = template(OPERATOR, dialects=dialects)
+    wanted = keyed(make.rbac(Options(dialects=dialects)))
+    kinds = {kind for kind, _, _ in wanted}
+    assert {key for key in rendered if key[0] in kinds} == set(wanted)
+    for key, obj in wanted.items():
+        for part in ("rules", "roleRef", "subjects"):
+            assert rendered[key].get(part) == obj.get(part)
 
 
-def test_optional_objects_come_with_their_switches() -> None:
-    plain = {kind for kind, _ in template(OPERATOR)}
-    switches = [f"{key}.enabled=true" for key in ("networkPolicy", "serviceMonitor", "prometheusRule")]
-    everything = {kind for kind, _ in template(OPERATOR, *switches)}
-    assert everything - plain == {"NetworkPolicy", "ServiceMonitor", "PrometheusRule"}
+@pytest.mark.parametrize("dialects", CHOICES, ids=",".join)
+def test_the_chart_runs_the_operator_as_the_manifests_do(dialects: tuple[str, ...]) -> None:
+    theirs = one(template(OPERATOR, dialects=dialects), "Deployment")
+    ours = one(keyed(make.operator(Options(dialects=dialects))), "Deployment")
+    assert theirs["spec"]["replicas"] == ours["spec"]["replicas"]
+    pods = (obj["spec"]["template"]["spec"] for obj in (theirs, ours))
+    assert len({json.dumps(pod["securityContext"], sort_keys=True) for pod in pods}) == 1
+    for part in ("args", "securityContext", "resources", "livenessProbe", "readinessProbe", "ports"):
+        assert container(theirs)[part] == container(ours)[part]
+
+
+def test_flags_of_the_dialects_follow_their_values() -> None:
+    values: Object = {"dialects": ["vip", "vitistack"], "vip_classes": ["a", "b"]}
+    values |= {"vitistack_classes": ["c"], "vitistack_zone": "z", "vitistack_apiUrl": "https://i/v2"}
+    values |= {
+        "vitistack_tokenSecret": "t",
+        "vitistack_caConfigMap": "ca",
+        "extraArgs": ["--log-level=debug"],
+    }
+    deployment = one(template(OPERATOR, **values), "Deployment")
+    flags = dict(flag.partition("=")[::2] for flag in container(deployment)["args"])
+    assert (flags["--vip-classes"], flags["--vitistack-classes"]) == ("a,b", "c")
+    assert (flags["--vitistack-zone"], flags["--api-url"]) == ("z", "https://i/v2")
+    assert flags["--log-level"] == "debug"
+    mounted = volumes(deployment)
+    assert mounted[str(Path(flags["--api-token-file"]).parent)]["secret"] == {"secretName": "t"}
+    assert mounted[str(Path(flags["--api-ca-file"]).parent)]["configMap"] == {"name": "ca"}
+
+
+def test_the_webhooks_certificate_may_be_somebody_elses() -> None:
+    deployment = one(template(OPERATOR, webhook_certSecret="from-cert-manager"), "Deployment")
+    assert "--webhook-cert-dir=/certs" in container(deployment)["args"]
+    assert volumes(deployment)["/certs"]["secret"] == {"secretName": "from-cert-manager"}
+
+
+# The API
+
+
+def test_the_chart_runs_the_api_as_the_manifests_do() -> None:
+    theirs = one(template(API), "StatefulSet")
+    ours = one(keyed(make.api(Options())), "StatefulSet")
+    pods = [obj["spec"]["template"]["spec"] for obj in (theirs, ours)]
+    assert pods[0]["securityContext"] == pods[1]["securityContext"]
+    for part in ("securityContext", "resources", "ports", "volumeMounts"):
+        assert container(theirs)[part] == container(ours)[part]
+    assert container(theirs)["env"] == [{"name": "BERTH_DATABASE", "value": "sqlite:////data/berth.db"}]
 
 
 def test_several_api_replicas_on_sqlite_are_refused_with_a_sentence() -> None:
-    done = helm("template", "b", str(API), "--kube-version", "1.34.4", "--set", "replicas=2", check=False)
-    assert done.returncode != 0
-    assert "several replicas need PostgreSQL" in done.stderr
+    assert "several replicas need PostgreSQL" in refused(API, replicas=2)
+
+
+def test_postgresql_without_a_shared_pepper_is_refused_with_a_sentence() -> None:
+    assert "PostgreSQL needs pepperSecret" in refused(API, database_urlSecret="db")
+
+
+def test_several_replicas_share_a_database_and_a_pepper() -> None:
+    rendered = template(API, replicas=3, database_urlSecret="db", pepperSecret="p")
+    workload = one(rendered, "StatefulSet")
+    assert workload["spec"]["replicas"] == 3
+    reference = {"secretKeyRef": {"name": "db", "key": "url"}}
+    assert container(workload)["env"] == [{"name": "BERTH_DATABASE", "valueFrom": reference}]
+    assert volumes(workload)["/pepper"]["secret"]["secretName"] == "p"
+    assert not workload["spec"].get("volumeClaimTemplates")
+    assert one(rendered, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
 
 
 def test_zones_reach_the_api() -> None:
-    rendered = template(API, 'zones=[{"name":"inet","ipv4":["10.0.0.0/24"]}]')
-    stored = yaml.safe_load(rendered["ConfigMap", "berth-api-zones"]["data"]["zones.yaml"])
+    rendered = template(API, zones=[{"name": "inet", "ipv4": ["10.0.0.0/24"]}])
+    stored = yaml.safe_load(one(rendered, "ConfigMap")["data"]["zones.yaml"])
     assert stored == {"zones": [{"name": "inet", "ipv4": ["10.0.0.0/24"]}]}
-    arguments = rendered["StatefulSet", "berth-api"]["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert "--zones=/zones/zones.yaml" in arguments
+    workload = one(rendered, "StatefulSet")
+    assert "--zones=/zones/zones.yaml" in container(workload)["args"]
+    assert volumes(workload)["/zones"]["configMap"] == {"name": "berth-api-zones"}
+
+
+def test_certificates_and_identities_reach_the_api() -> None:
+    values: Object = {"tls_certSecret": "c", "tls_clientCertificates": True, "identitiesSecret": "i"}
+    workload = one(template(API, clusterTokenSecret="t", **values), "StatefulSet")
+    flags = dict(flag.partition("=")[::2] for flag in container(workload)["args"])
+    mounted = volumes(workload)
+    for flag, secret in (
+        *(("--tls-cert", "c"), ("--tls-key", "c"), ("--client-ca", "c")),
+        *(("--identities", "i"), ("--cluster-token-file", "t")),
+    ):
+        assert mounted[str(Path(flags[flag]).parent)]["secret"]["secretName"] == secret
+    assert container(workload)["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert "needs tls.certSecret" in refused(API, tls_clientCertificates=True)
+
+
+# Both
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, API], ids=lambda chart: chart.name)
+def test_optional_objects_come_with_their_switches(chart: Path) -> None:
+    plain = {kind for kind, _, _ in template(chart)}
+    chosen = template(chart, **{f"{key}_enabled": True for key in SWITCHES})
+    more = {kind for kind, _, _ in chosen} - plain
+    assert more == {"NetworkPolicy", "ServiceMonitor", "PrometheusRule"}
+    monitor = one(chosen, "ServiceMonitor")["spec"]
+    ports = [
+        port["name"]
+        for (kind, _, _), obj in chosen.items()
+        if kind == "Service"
+        and monitor["selector"]["matchLabels"].items() <= obj["metadata"]["labels"].items()
+        for port in obj["spec"]["ports"]
+    ]
+    assert monitor["endpoints"][0]["port"] in ports
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, API], ids=lambda chart: chart.name)
+def test_resources_and_places_are_the_users_to_set(chart: Path) -> None:
+    values: Object = {"resources": {"limits": {"memory": "2Gi"}}, "nodeSelector": {"disk": "fast"}}
+    values |= {"imagePullSecrets": [{"name": "s"}], "image": "registry.local/berth:1"}
+    rendered = template(chart, tolerations=[{"key": "k", "operator": "Exists"}], **values)
+    workload = one(rendered, "Deployment" if chart == OPERATOR else "StatefulSet")
+    pod = workload["spec"]["template"]["spec"]
+    assert container(workload)["resources"]["limits"]["memory"] == "2Gi"
+    assert container(workload)["image"] == "registry.local/berth:1"
+    assert pod["nodeSelector"] == {"disk": "fast"}
+    assert pod["tolerations"] == [{"key": "k", "operator": "Exists"}]
+    assert pod["imagePullSecrets"] == [{"name": "s"}]
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, API], ids=lambda chart: chart.name)
+def test_alerts_are_about_series_that_exist(chart: Path) -> None:
+    rules = one(template(chart, prometheusRule_enabled=True), "PrometheusRule")["spec"]["groups"][0]["rules"]
+    named = {name for rule in rules for name in re.findall(r"\bberth_\w+", rule["expr"])}
+    metrics = Metrics() if chart == OPERATOR else ApiMetrics()
+    families = {family.name for family in metrics.registry.collect()}
+    bare = {re.sub(r"_(total|bucket)$", "", name) for name in named}
+    assert bare <= families

@@ -108,7 +108,11 @@ def api(options: Options) -> list[Object]:
     pod = {
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 15,
-        "securityContext": {**_pod_security(), "fsGroup": UID},
+        "securityContext": {
+            **_pod_security(),
+            "fsGroup": UID,
+            "fsGroupChangePolicy": "OnRootMismatch",  # what the API made private stays so
+        },
         "containers": [container],
     }
     return [
