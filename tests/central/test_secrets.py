@@ -138,6 +138,8 @@ def test_the_pepper_file_is_private_and_checked(tmp_path: Path) -> None:
         load_pepper(file, create=True)
     with pytest.raises(Exception, match="missing"):
         load_pepper(tmp_path / "none", create=False)
+    file.chmod(0o660)  # as a volume with fsGroup shows it
+    load_pepper(file, create=False)
     file.chmod(0o600)
     file.write_text("k1:zz\n")
     with pytest.raises(Exception, match="id:hex"):

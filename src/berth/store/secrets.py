@@ -92,7 +92,7 @@ def load_pepper(path: Path, *, create: bool) -> Pepper:
         if not create:
             raise UserError(f"The pepper file {path} is missing; without it no stored secret can be checked.")
         make_pepper(path)
-    if path.stat().st_mode & 0o077:
+    if path.stat().st_mode & 0o007:  # the group is a volume's to set: Kubernetes gives it read or more
         raise UserError(f"The pepper file {path} can be read by others; set its mode to 0600.")
     return Pepper(_keys(path))
 
