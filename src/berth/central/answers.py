@@ -13,6 +13,7 @@ from berth.leasing.model import Reason
 from berth.store.hosts import masked
 from berth.store.wishes import Answer, Granted, Refused, Released, family_of, zone_of
 
+Table = Mapping[str, tuple[int, str]]
 NO_MATCH = "no matching address found with the provided secret, zone and address"
 FROZEN = "two operators speak for this cluster, nothing of it is released until one of them is silent"
 
@@ -62,17 +63,23 @@ def refused(refusal: Refusal) -> web.Response:
     return response
 
 
-def answered(answer: Answer, pool: str, table: Mapping[str, tuple[int, str]]) -> web.Response:
+def answered(answer: Answer, pool: str, table: Table) -> web.Response:
+    return json(*told(answer, pool, table))
+
+
+def told(answer: Answer, pool: str, table: Table) -> tuple[int, dict[str, Any]]:
+    """Status and body."""
     if isinstance(answer, Granted):
         message = "Address registered successfully" if answer.fresh else "IP-address updated!"
-        return json(200, {"message": message, "address": masked(answer.address)})
+        return 200, {"message": message, "address": masked(answer.address)}
     if isinstance(answer, Released):
         message = "Service expiration set successfully"
-        return json(200, {"message": message, "address": masked(answer.address)})
-    return refused(translated(answer, pool, table))
+        return 200, {"message": message, "address": masked(answer.address)}
+    refusal = translated(answer, pool, table)
+    return refusal.status, {"message": refusal.message, "reason": refusal.reason}
 
 
-def translated(answer: Refused, pool: str, table: Mapping[str, tuple[int, str]]) -> Refusal:
+def translated(answer: Refused, pool: str, table: Table) -> Refusal:
     if answer.message:
         return Refusal(400, answer.message, answer.reason)
     status, message = table[answer.reason]

@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 
 from berth import log
-from berth.central import answers, bodies, inventory, limits, pages
+from berth.central import answers, batch, bodies, inventory, limits, pages
 from berth.central.answers import Refusal
 from berth.central.identity import Identities, Tokens, bearer
 from berth.central.journal import Journal, shown
@@ -97,6 +97,8 @@ class Api:
             "/cluster": cluster,
             "/v2/inventory": report,
             "/inventory": report,
+            "/v2/batch": {"POST": self._post_batch},
+            "/batch": {"POST": self._post_batch},
             "/swagger/index.html": {"GET": self._page},
             "/swagger/doc.json": description,
             "/openapi.json": description,
@@ -129,8 +131,7 @@ class Api:
         except Refusal as refusal:
             failure = refusal
         except (StoreDown, TimeoutError):
-            failure = Refusal(503, "the ledger cannot answer now, try again", "StoreDown")
-            failure.headers["Retry-After"] = "1"
+            failure = store_down()
         except Exception as cause:
             log.get("berth.api").error("request failed", route=visit.route, error=type(cause).__name__)
             failure = Refusal(500, "internal error", "Internal")
@@ -183,6 +184,23 @@ class Api:
         self.metrics.refused(answer.reason)
         if answer.reason == HolderReason.NO_MATCH:
             self._guesses.wrong(visit.source, wish.address)
+
+    async def _post_batch(self, visit: Visit) -> web.Response:
+        """Nothing of this body is kept for the journal either; each call in it has its own event there."""
+        raw = await limits.body(visit.request, replace(self._limits, body_bytes=self._limits.inventory_bytes))
+        calls = [self._one_of_many(visit, item) for item in batch.items(raw)]
+        return answers.json(200, {"answers": await asyncio.gather(*calls)})
+
+    async def _one_of_many(self, visit: Visit, item: object) -> dict[str, Any]:
+        try:
+            self._throttle.admit(visit.source)
+            call = batch.call(item, self.config.zones)
+            return call.answered(await self._submit(visit, call.wish, call.fields))
+        except Refusal as refusal:
+            self.metrics.refused(refusal.reason)
+            return batch.refused(refusal)
+        except StoreDown:
+            return batch.refused(store_down())
 
     # Clusters
 
@@ -299,6 +317,12 @@ class Api:
         self.journal.http({**fields, **timing, "user_agent": request.headers.get("User-Agent", "")})
         if failure is not None:
             self.journal.error({**fields, "error": failure.reason})
+
+
+def store_down() -> Refusal:
+    refusal = Refusal(503, "the ledger cannot answer now, try again", "StoreDown")
+    refusal.headers["Retry-After"] = "1"
+    return refusal
 
 
 def _shown(raw: bytes) -> dict[str, Any] | None:

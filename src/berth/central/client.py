@@ -5,6 +5,7 @@ API too: host CIDR in lower case, any 2xx is success, any other answer is a refu
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -114,6 +115,16 @@ class Access:
     seconds: float = DEADLINE_SECONDS
 
 
+def registration(ask: Ask, pending: bool = False, new_secret: Secret | None = None) -> dict[str, Any]:
+    """The body of a POST."""
+    body = ask.body()
+    if pending:
+        body["pending"] = True
+    if new_secret is not None:
+        body["new_secret"] = new_secret.bytes.decode()
+    return body
+
+
 class ApiClient:
     """An async context manager; one per process."""
 
@@ -138,12 +149,7 @@ class ApiClient:
 
     async def register(self, ask: Ask, *, pending: bool = False, new_secret: Secret | None = None) -> str:
         """The address (host CIDR) the holder is on now. `pending` only reserves it for a while."""
-        body = ask.body()
-        if pending:
-            body["pending"] = True
-        if new_secret is not None:
-            body["new_secret"] = new_secret.bytes.decode()
-        answer = await self._send("POST", "/address", body)
+        answer = await self._send("POST", "/address", registration(ask, pending, new_secret))
         return str(answer.get("address", ""))
 
     async def release(self, ask: Ask) -> None:
@@ -155,6 +161,20 @@ class ApiClient:
     async def report(self, inventory: Inventory) -> Compared:
         """Tell what this cluster lists; ApiRefused with status 404 from an API that has no such call."""
         return Compared.read(await self._send("POST", "/inventory", inventory.body()))
+
+    async def batch(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any] | ApiRefused]:
+        """Several calls at once, as (method, body); ApiRefused with status 404 if there is no such call."""
+        body = {"calls": [{"method": method, "body": one} for method, one in calls]}
+        found = (await self._send("POST", "/batch", body)).get("answers")
+        if not isinstance(found, list):
+            raise ApiRefused(404, "no such call")  # upstream answers every path, with a page
+        if len(found) != len(calls):
+            raise ApiRefused(502, "fail to decode response: not one answer for each call")
+        return [_answer(one) for one in found]
+
+    async def call(self, method: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One documented call: POST of an address, DELETE of a service."""
+        return await self._send(method, "/address" if method == "POST" else "/service", body)
 
     async def ready(self) -> bool:
         """Whether the API can serve; False also when there is no answer."""
@@ -188,6 +208,11 @@ class ApiClient:
         return self._access.tls if self._access.tls is not None else True
 
 
+def _answer(one: dict[str, Any]) -> dict[str, Any] | ApiRefused:
+    status, body = int(one.get("status", 502)), one.get("body") or {}
+    return body if 200 <= status < 300 else _refusal(status, body)
+
+
 def _read(status: int, raw: bytes) -> dict[str, Any]:
     try:
         body = orjson.loads(raw)
@@ -197,5 +222,9 @@ def _read(status: int, raw: bytes) -> dict[str, Any]:
         body = {}
     if 200 <= status < 300:
         return body
+    raise _refusal(status, body)
+
+
+def _refusal(status: int, body: dict[str, Any]) -> ApiRefused:
     message = str(body.get("message") or body.get("error") or f"the IPAM-API answered with status {status}")
-    raise ApiRefused(status, message, str(body.get("reason", "")))
+    return ApiRefused(status, message, str(body.get("reason", "")))

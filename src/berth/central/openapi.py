@@ -25,6 +25,7 @@ def document() -> Json:
             "/service": {"delete": _delete_service()},
             "/cluster": {"delete": _delete_cluster()},
             "/inventory": {"post": _post_inventory()},
+            "/batch": {"post": _post_batch()},
         },
         "components": {
             "schemas": _schemas(),
@@ -96,6 +97,24 @@ def _delete_cluster() -> Json:
     }
 
 
+def _post_batch() -> Json:
+    return {
+        "operationId": "batch",
+        "summary": "Several calls at once, each answered as it would have been alone",
+        "requestBody": _body("Batch"),
+        "responses": {
+            "200": _answer("One answer for each call, in order", "BatchAnswer"),
+            **_refusals(
+                {
+                    "400": "The batch itself cannot be parsed",
+                    "413": "More than 256 calls",
+                    "503": "The ledger cannot answer now",
+                }
+            ),
+        },
+    }
+
+
 def _post_inventory() -> Json:
     return {
         "operationId": "reportInventory",
@@ -154,6 +173,8 @@ def _schemas() -> Json:
             "required": ["cluster_id"],
             "properties": {"cluster_id": _name("UID of the cluster's namespace kube-system")},
         },
+        "Batch": _batch(),
+        "BatchAnswer": _batch_answer(),
         "Inventory": _inventory(),
         "InventoryAnswer": _inventory_answer(),
         "Difference": {
@@ -226,6 +247,36 @@ def _service() -> Json:
             "deny_external_cleanup": {"type": "boolean", "default": False},
             "uid": _text("UID of the Service; a release by an earlier one of the same name is ignored"),
         },
+    }
+
+
+def _batch() -> Json:
+    call = {
+        "type": "object",
+        "required": ["method", "body"],
+        "properties": {
+            "method": {
+                "type": "string",
+                "enum": ["POST", "DELETE"],
+                "description": "POST: of an address; DELETE: of a service",
+            },
+            "body": _ref("Request"),
+        },
+    }
+    calls = {"type": "array", "maxItems": 256, "items": call}
+    return {"type": "object", "required": ["calls"], "properties": {"calls": calls}}
+
+
+def _batch_answer() -> Json:
+    answer = {
+        "type": "object",
+        "required": ["status", "body"],
+        "properties": {"status": {"type": "integer"}, "body": {"type": "object"}},
+    }
+    return {
+        "type": "object",
+        "required": ["answers"],
+        "properties": {"answers": {"type": "array", "items": answer}},
     }
 
 

@@ -1,0 +1,53 @@
+"""Many calls in one: `POST /v2/batch` carries the bodies of the documented calls, and answers each with the
+status and body it would have got alone. For operators under load; nobody has to use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from berth.central import answers, bodies
+from berth.central.answers import Refusal
+from berth.central.zones import Zones
+from berth.store.wishes import Answer, Wish
+
+CALLS = 256
+Table = answers.Table
+VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], Wish], Table]] = {
+    "POST": (bodies.register, answers.REGISTER),
+    "DELETE": (bodies.release, answers.RELEASE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of them, parsed."""
+
+    fields: bodies.Fields
+    wish: Wish
+    table: Table
+
+    def answered(self, answer: Answer) -> dict[str, Any]:
+        status, body = answers.told(answer, self.wish.pool, self.table)
+        return {"status": status, "body": body}
+
+
+def items(raw: bytes) -> list[Any]:
+    found = bodies.typed(bodies.parsed(raw), "calls", list, [])
+    if len(found) > CALLS:
+        raise Refusal(413, f"calls has more than {CALLS} items", "TooLarge")
+    return found
+
+
+def call(item: object, zones: Zones) -> Call:
+    if not isinstance(item, dict) or item.get("method") not in VERBS:
+        raise Refusal(400, bodies.UNPARSABLE, "Unparsable")
+    parse, table = VERBS[item["method"]]
+    sent = bodies.fields_of(bodies.typed(item, "body", dict, {}))
+    return Call(sent, parse(sent, zones), table)
+
+
+def refused(refusal: Refusal) -> dict[str, Any]:
+    return {"status": refusal.status, "body": {"message": refusal.message, "reason": refusal.reason}}
