@@ -1,0 +1,72 @@
+"""Every file of deploy/ is applied to a real API server, which checks every field, and stored as written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.support.cluster import Kubectl
+from tests.support.operator import admin, built
+from tests.support.shipped import DEPLOY, NAMESPACES, apply
+
+from berth.devcluster import DevCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
+FOREIGN = ("metallb-system", "vip-allocator-operator")  # what the documents tell to have first
+FILES = (
+    *sorted(path.name for path in DEPLOY.glob("*.yaml")),
+    "kustomize/operator/crds.yaml",
+    "kustomize/operator/rbac.yaml",
+    "kustomize/operator/operator.yaml",
+    "kustomize/api/api.yaml",
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def empty() -> AsyncIterator[DevCluster]:
+    """To be thrown away: some of what is applied registers webhooks that nobody answers."""
+    async with DevCluster() as own:
+        async with admin(own) as client:
+            for name in (*FOREIGN, "berth-system"):  # rbac.yaml goes beside operator.yaml, which brings it
+                await client.create(NAMESPACES, built(NAMESPACES, name))
+        yield own
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_the_server_takes_every_object_as_it_is_written(empty: DevCluster, name: str) -> None:
+    await apply(empty, DEPLOY / name)
+    stored = json.loads(await Kubectl(empty)("get", "-f", str(DEPLOY / name), "-o", "json"))
+    wanted = [obj for obj in yaml.safe_load_all((DEPLOY / name).read_text()) if obj]
+    found = {_key(obj): obj for obj in stored.get("items", [stored])}
+    for obj in wanted:
+        assert _missing(obj, found[_key(obj)]) == []
+
+
+async def test_the_clusterctl_provider_is_taken_too(empty: DevCluster, tmp_path: Path) -> None:
+    """Its image is a variable, which clusterctl fills in."""
+    text = (DEPLOY / "clusterctl" / "ipam-components.yaml").read_text()
+    filled = tmp_path / "components.yaml"
+    filled.write_text(text.replace("${BERTH_IMAGE}", "registry.local/berth:1"))
+    await apply(empty, filled)
+
+
+def _key(obj: dict[str, Any]) -> tuple[str, str, str]:
+    return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _missing(wanted: Any, found: Any, path: str = "") -> list[str]:
+    """Paths of what was written and is not stored; the server may have added to it."""
+    if isinstance(wanted, dict):
+        there = found if isinstance(found, dict) else {}
+        return [text for key in wanted for text in _missing(wanted[key], there.get(key), f"{path}.{key}")]
+    if isinstance(wanted, list):
+        if not isinstance(found, list) or len(found) != len(wanted):
+            return [path] if wanted else []
+        pairs = enumerate(zip(wanted, found, strict=True))
+        return [text for index, (one, other) in pairs for text in _missing(one, other, f"{path}[{index}]")]
+    return [] if wanted == found or (not wanted and found is None) else [path]
