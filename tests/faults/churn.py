@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from random import Random
 
+from tests.faults.history import History, Outcome
 from tests.faults.stage import until
-from tests.faults.trade import Market
+from tests.faults.trade import Market, Shown, Snapshot
 
 from berth.errors import AlreadyExists, KubeError, NotFound
 
@@ -19,6 +21,9 @@ class Churn:
     def __init__(self, market: Market, random: Random, most: int) -> None:
         self.market = market
         self.alive: list[str] = []
+        self.kept: tuple[str, ...] = ()  # there from before, and never dropped
+        self.history = History()
+        self._asked_at: dict[str, float] = {}
         self._random = random
         self._most = most
         self._asked = 0
@@ -28,10 +33,21 @@ class Churn:
             await self.step()
             await asyncio.sleep(pause_seconds)
 
-    async def go_on(self) -> None:
-        """Until cancelled."""
-        while True:
-            await self.run(1, 0.02)
+    @asynccontextmanager
+    async def going_on(self) -> AsyncIterator[None]:
+        """While the block lasts. Told to stop, not cancelled: who dropped or asked for something knows it."""
+        over = asyncio.Event()
+
+        async def go_on() -> None:
+            while not over.is_set():
+                await self.run(1, 0.02)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(go_on())
+            try:
+                yield
+            finally:
+                over.set()
 
     async def step(self) -> None:
         share = len(self.alive) / self._most
@@ -50,11 +66,20 @@ class Churn:
     async def drop(self, count: int = 1) -> None:
         going = self._random.sample(self.alive, min(count, len(self.alive)))
         self.alive = [name for name in self.alive if name not in going]
-        await asyncio.gather(*(self._surely(self.market.drop, name) for name in going))
+        await asyncio.gather(*(self._surely(self._drop, name) for name in going))
 
     async def _create(self, name: str) -> None:
+        self._asked_at.setdefault(name, time.monotonic())
         with suppress(AlreadyExists):
             await self.market.ask(name)
+
+    async def _drop(self, name: str) -> None:
+        invoked, outcome = time.monotonic(), Outcome.UNKNOWN
+        try:
+            await self.market.drop(name)
+            outcome = Outcome.OK
+        finally:
+            self.history.note(name, "give", outcome, invoked)
 
     async def _surely(self, act: Callable[[str], Awaitable[None]], name: str) -> None:
         """No answer is no answer: asked again under the same name until there is one."""
@@ -74,7 +99,7 @@ class Churn:
         """I4: everyone has an answer, whoever goes is gone, nothing is left over. Then all the others."""
         seconds *= self.market.patience
         if await until(self._is_settled, seconds):
-            return await self.market.violations()
+            return [*await self.market.violations(), *self.history.violations()]
         return [f"I4: after {seconds:g} s {await self._open()}", *await self.market.violations()]
 
     async def _is_settled(self) -> bool:
@@ -82,13 +107,21 @@ class Churn:
             seen = await self.market.snapshot()
         except KubeError:
             return False
-        shown = self.market.note(seen)
-        if set(shown) != set(self.alive) or not all(one.answer for one in shown.values()):
+        shown = self._note(seen)
+        if set(shown) != {*self.alive, *self.kept} or not all(one.answer for one in shown.values()):
             return False
         return not self.market.trade.litter(seen)
+
+    def _note(self, seen: Snapshot) -> dict[str, Shown]:
+        shown = self.market.note(seen)
+        for name in [name for name in self._asked_at if name in shown and shown[name].answer]:
+            invoked = self._asked_at.pop(name)
+            if not shown[name].going:
+                self.history.note(name, "take", Outcome.OK, invoked, shown[name].answer)
+        return shown
 
     async def _open(self) -> str:
         shown = await self.market.shown()
         waiting = [f"{one.name} ({one.reason})" for one in shown.values() if not one.answer][:5]
-        going = [name for name in shown if name not in self.alive][:5]
+        going = [name for name in shown if name not in {*self.alive, *self.kept}][:5]
         return f"waiting: {waiting}, not gone: {going}"

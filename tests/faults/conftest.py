@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -24,10 +25,17 @@ async def client(cluster: DevCluster) -> AsyncIterator[Client]:
         yield administrator
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=None, help="repeat a run of the fault bench")
+
+
 @pytest.fixture
-def seed() -> int:
-    """BERTH_SEED repeats a run; a failing test shows the seed it had."""
-    return int(os.environ.get("BERTH_SEED") or secrets.randbelow(1 << 32))
+def seed(request: pytest.FixtureRequest) -> int:
+    """`--seed` or BERTH_SEED repeats a run; it is printed, and a failing test shows the seed it had."""
+    told = request.config.getoption("--seed", default=None)
+    number = told if told is not None else int(os.environ.get("BERTH_SEED") or secrets.randbelow(1 << 32))
+    sys.stdout.write(f"seed {number}\n")
+    return int(number)
 
 
 @pytest.fixture

@@ -5,31 +5,60 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tests.faults.churn import Churn
+from tests.faults.plants import HASTY_JANITORS
+from tests.faults.proxy import FaultProxy
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, until
 from tests.faults.trade import Market, Trade
+from tests.faults.witness import remembered
 
 from berth.errors import AlreadyExists
+from berth.kube.resource import Resource
 
 HOLDS = "example.com/in-use"
 GONE_SECONDS = 60.0
+LATE_SECONDS = 0.7
 
 
 async def recreated(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
     """T22: the same name again, as soon as the API server takes it; the pool is just large enough."""
-    async with stage.market(trade, 4) as market, stage.operator(market):
-        churn = Churn(market, stage.random, 4)
-        churn.alive = ["a1", "a2"]
-        for name in churn.alive:
-            await market.ask(name)
-        for _ in range(times):
-            if tally.is_over:
-                return
-            name = stage.random.choice(churn.alive)
-            if stage.random.random() < 0.5:
-                await market.drop(name)
-            await _again(market, name)
-            tally.add(await churn.settle(GONE_SECONDS))
+    async with stage.market(trade, 4) as market, remembered(market, tally), stage.operator(market):
+        await _recreate(stage, tally, times, market)
+
+
+async def recreated_beside_a_late_one(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
+    """T22: a second operator at work hears of claims late: to it the earlier one of that name has just gone,
+    when the later one has its address already."""
+    async with (
+        stage.market(trade, 4) as market,
+        remembered(market, tally),
+        stage.proxy() as proxy,
+        stage.operator(market),
+        stage.operator(market, proxy),
+    ):
+        assert await until(lambda: _watches(proxy, len(trade.resources)), 60)
+        for name in ("a", "k"):
+            proxy.streams.come_late(trade.claim(name)[0].path(market.namespace), LATE_SECONDS)
+        await _recreate(stage, tally, times, market)
+
+
+async def _watches(proxy: FaultProxy, kinds: int) -> bool:
+    return len(proxy.streams) >= kinds
+
+
+async def _recreate(stage: Stage, tally: Tally, times: int, market: Market) -> None:
+    churn = Churn(market, stage.random, 4)
+    churn.alive = ["a1", "a2"]
+    for name in churn.alive:
+        await market.ask(name)
+    for _ in range(times):
+        if tally.is_over:
+            return
+        name = stage.random.choice(churn.alive)
+        if stage.random.random() < 0.5:
+            await market.drop(name)
+        await _again(market, name)
+        tally.add(await churn.settle(GONE_SECONDS))
 
 
 async def _again(market: Market, name: str) -> None:
@@ -86,11 +115,31 @@ async def _let_go(market: Market, name: str) -> None:
 
 
 async def while_away(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
-    """T23: the operator is killed, claims go and come, the next one cleans up within a minute."""
-    async with stage.market(trade, 12) as market:
+    """T23: the operator is killed, claims go and come, the next one cleans up within a minute. One of the
+    lists it starts with comes later than the others: until it is there, nobody knows who has what."""
+    stage = stage.with_plants(HASTY_JANITORS)
+    late = sorted({group_path(resource) for resource in trade.resources})
+    async with stage.market(trade, 28) as market, remembered(market, tally), stage.proxy() as proxy:
         churn = Churn(market, stage.random, 8)
-        for _ in range(times):
-            async with stage.operator(market):
+        await _settle_in(stage, market, churn)
+        for number in range(times):
+            if tally.is_over:
+                return
+            proxy.slow_reads = {late[number % len(late)]: LATE_SECONDS}
+            async with stage.operator(market, proxy):
                 tally.add(await churn.settle(GONE_SECONDS))
                 await churn.run(6)
             await churn.run(6)
+
+
+async def _settle_in(stage: Stage, market: Market, churn: Churn) -> None:
+    """Some of each kind have the first addresses of the pool from before, and keep them."""
+    churn.kept = ("k-1", "a-1", "k-2")
+    for name in churn.kept:
+        await market.ask(name)
+    async with stage.operator(market):
+        assert await until(lambda: market.all_answered(churn.kept), GONE_SECONDS)
+
+
+def group_path(resource: Resource) -> str:
+    return f"/apis/{resource.group}/" if resource.group else f"/api/{resource.version}"

@@ -6,10 +6,10 @@ is checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from tests.faults.process import Child
+from tests.faults.process import Running
 from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Verdict, Write
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, until
@@ -21,6 +21,7 @@ GOES = "a2"
 SECOND = ("a3", "k2")
 STAY = ("a1", "k1", *SECOND)
 BOUND_SECONDS = 30.0
+AT_ONCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Killing:
     """The plan that kills at one point, and whether it came to that."""
 
     point: Point
-    victim: Child
+    victim: Running
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def plan(self) -> Plan:
@@ -120,12 +121,20 @@ async def every_write(stage: Stage, tally: Tally, tries: int, trade: Trade) -> N
     """T02: every point once in random order, and again from the start until there were enough tries."""
     writes = await record(stage, trade)
     assert len(writes) >= 10, [str(write) for write in writes]
-    points: list[Point] = []
-    while tally.tried < tries and not tally.is_over:
-        if not points:
-            points = [Point(number, after) for number in range(len(writes)) for after in (False, True)]
-            stage.random.shuffle(points)
-        point = points.pop()
-        found = await kill_at(stage, trade, point)
-        if found is not None:
-            tally.add(found, f"{point} (like {writes[point.number]})")
+    points = _points(stage, len(writes))
+
+    async def go_on() -> None:
+        while tally.tried < tries and not tally.is_over:
+            point = next(points)
+            found = await kill_at(stage, trade, point)
+            if found is not None:
+                tally.add(found, f"{point} (like {writes[point.number]})")
+
+    await asyncio.gather(*(go_on() for _ in range(1 if trade.shares_cluster else AT_ONCE)))
+
+
+def _points(stage: Stage, writes: int) -> Iterator[Point]:
+    while True:
+        points = [Point(number, after) for number in range(writes) for after in (False, True)]
+        stage.random.shuffle(points)
+        yield from points

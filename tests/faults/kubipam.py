@@ -17,6 +17,7 @@ NAME = "range"
 
 class Kubipam:
     dialect = "kubipam"
+    shares_cluster = False
     resources: tuple[Resource, ...] = (REQUEST, RANGE)
 
     async def open(self, client: Client, namespace: str, size: int) -> None:

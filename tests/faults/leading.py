@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from tests.faults.churn import Churn
-from tests.faults.process import Child
+from tests.faults.process import Running
 from tests.faults.proxy import FaultProxy
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, until
@@ -32,23 +32,23 @@ async def leader_stopped(stage: Stage, tally: Tally, times: int, trade: Trade) -
 async def _stopped(stage: Stage, market: Market) -> list[str]:
     async with AsyncExitStack() as stack:
         its_proxy, other = [await stack.enter_async_context(stage.proxy()) for _ in range(2)]
-        leader = await stack.enter_async_context(stage.operator(market, its_proxy, **_elected(market)))
+        leader = await stack.enter_async_context(stage.operator(market, its_proxy, **elected(market)))
         churn = Churn(market, stage.random, 20)
         await churn.ask(5)
         found = await churn.settle()
-        await stack.enter_async_context(stage.kept_operator(market, other, **_elected(market)))
-        assert await until(lambda: _watches(other), 10)
+        await stack.enter_async_context(stage.kept_operator(market, other, **elected(market)))
+        assert await until(lambda: watches(other), 10)
         leader.stop()
         stopped_at = time.monotonic()
         await churn.ask(5)
         found += await churn.settle()
         took = next((write.at for write in other.writes if write.counts), stopped_at) - stopped_at
-        if took > TAKEOVER_LEASES * _lease(market) + 1.0:  # the server keeps whole seconds of a lease
+        if took > TAKEOVER_LEASES * lease_of(market) + 1.0:  # the server keeps whole seconds of a lease
             found.append(f"takeover took {took:.1f} s")
         return [*found, *await _goes_on(leader, its_proxy, churn)]
 
 
-async def _goes_on(leader: Child, proxy: FaultProxy, churn: Churn) -> list[str]:
+async def _goes_on(leader: Running, proxy: FaultProxy, churn: Churn) -> list[str]:
     """It may finish no write and must end; what it had sent before it was stopped does not count."""
     before = [write for write in proxy.writes if write.counts]
     leader.go_on()
@@ -60,18 +60,18 @@ async def _goes_on(leader: Child, proxy: FaultProxy, churn: Churn) -> list[str]:
     return [*found, *([] if ended else ["the former leader did not end"]), *await churn.settle()]
 
 
-def _lease(market: Market) -> float:
+def lease_of(market: Market) -> float:
     """Longer where the machine is busy: a leader that gets no turn loses its lease, and rightly so."""
     return LEASE_SECONDS * max(1.0, market.patience)
 
 
-def _elected(market: Market) -> dict[str, Any]:
-    return {"leader_elect": True, "lease_namespace": market.namespace, "lease_seconds": _lease(market)}
+def elected(market: Market) -> dict[str, Any]:
+    return {"leader_elect": True, "lease_namespace": market.namespace, "lease_seconds": lease_of(market)}
 
 
-async def _watches(proxy: FaultProxy) -> bool:
+async def watches(proxy: FaultProxy) -> bool:
     return len(proxy.streams) > 1
 
 
-async def _has_ended(child: Child) -> bool:
+async def _has_ended(child: Running) -> bool:
     return not child.alive

@@ -1,9 +1,13 @@
 """The fault bench with its long numbers, as far as the time goes.
 
-    python -m tests.faults.long [--minutes 120] [--seed N] [--rows T02,T08]
+    python -m tests.faults.long [--minutes 120] [--seed N] [--rows T02,T08] [--dialect vip] [--controller CMD]
 
-Every row gets an equal share of the time and is played in portions, on one control plane, until its long
-number is reached or its share is used up. Prints one table; ends with 1 if anything was violated.
+Every row gets an equal share of the time, a control plane of its own, and is played in portions until its
+long number is reached or its share is used up. Prints a line when a row is done and one table at the end,
+also when it is cut short (Ctrl-C, SIGTERM); ends with 1 if anything was violated.
+
+`--controller` drives another controller than ours: a command in which {kubeconfig}, {namespace} and {dialect}
+are filled in. It gets the rows that ask nothing of our own operator's options.
 """
 
 from __future__ import annotations
@@ -11,13 +15,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from types import FrameType
 
+from tests.faults.process import Command
 from tests.faults.row import Row, Tally
 from tests.faults.rows import ROWS
 from tests.faults.stage import Stage
@@ -25,14 +32,26 @@ from tests.support.operator import admin, crds_of, install
 
 from berth.devcluster import DevCluster
 
+Results = list[tuple[Row, Tally]]
+SHOWN = 20
+MOST_A_PORTION = 50
+
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, _cut)
     options = _options()
-    rows = [row for row in ROWS if not options.rows or row.id.startswith(tuple(options.rows.split(",")))]
+    rows = [row for row in ROWS if _is_wanted(row, options)]
     _say(f"seed {options.seed}, {options.minutes:g} minutes, {len(rows)} rows")
-    results = asyncio.run(_run(rows, options.minutes * 60, options.seed))
+    results: Results = []
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_run(rows, options, results))
     _show(results)
+    _say(f"{len(results)} of {len(rows)} rows; repeat with --seed {options.seed}")
     sys.exit(1 if any(tally.violations for _, tally in results) else 0)
+
+
+def _cut(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _options() -> argparse.Namespace:
@@ -40,45 +59,60 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     parser.add_argument("--rows", default="", help="beginnings of row ids, separated by commas")
+    parser.add_argument("--controller", default="", help="the command of another controller")
+    parser.add_argument("--dialect", default="", help="only rows of this one: metal3, kubipam or vip")
     return parser.parse_args()
 
 
-async def _run(rows: list[Row], seconds: float, seed: int) -> list[tuple[Row, Tally]]:
-    ends_at = time.monotonic() + seconds
-    results = []
+def _is_wanted(row: Row, options: argparse.Namespace) -> bool:
+    named = not options.rows or row.id.startswith(tuple(options.rows.split(",")))
+    spoken = not options.dialect or row.id.split()[1] == options.dialect
+    return named and spoken and not (options.controller and row.ours)
+
+
+async def _run(rows: list[Row], options: argparse.Namespace, results: Results) -> None:
+    ends_at = time.monotonic() + options.minutes * 60
+    for number, row in enumerate(rows):
+        tally = Tally(ends_at=time.monotonic() + (ends_at - time.monotonic()) / (len(rows) - number))
+        results.append((row, tally))
+        try:
+            await _row(row, tally, options)
+        except Exception as error:
+            tally.violations.append(f"the row broke off: {error!r}")
+        _say(_line(row, tally))
+
+
+async def _row(row: Row, tally: Tally, options: argparse.Namespace) -> None:
+    controller = Command(options.controller) if options.controller else None
     async with DevCluster() as cluster, admin(cluster) as client:
         await install(client, crds_of("metal3", "kubipam", "vip"))
         with tempfile.TemporaryDirectory(prefix="berth-faults-") as home:
-            for number, row in enumerate(rows):
-                stage = Stage(cluster, client, Path(home), Random(f"{seed} {row.id}"))
-                share = (ends_at - time.monotonic()) / (len(rows) - number)
-                tally = await _row(stage, row, share)
-                results.append((row, tally))
-                _say(_line(row, tally))
-    return results
+            random = Random(f"{options.seed} {row.id}")
+            stage = Stage(cluster, client, Path(home), random, controller=controller)
+            await _portions(row, stage, tally)
 
 
-async def _row(stage: Stage, row: Row, seconds: float) -> Tally:
-    """Portions of the short number: an error of the bench itself is told and ends the row."""
-    total = Tally()
-    while total.tried < row.long and (not total.tried or total.seconds < seconds):
+async def _portions(row: Row, stage: Stage, total: Tally) -> None:
+    while total.tried < row.long and not total.is_over:
+        portion = Tally(ends_at=total.ends_at)
+        tries = min(max(row.short, 1), row.long - total.tried, max(row.long // MOST_A_PORTION, 1))
         try:
-            portion = await row.run(stage, min(max(row.short, 1), row.long - total.tried))
-        except (Exception, ExceptionGroup) as error:
-            total.violations.append(f"the row broke off: {error!r}")
-            return total
-        total.tried += portion.tried
-        total.violations += portion.violations
-        total.seconds += portion.seconds
-    return total
+            await row.run(stage, tries, portion)
+        finally:
+            total.tried += portion.tried
+            total.violations += portion.violations
+            total.seconds += portion.seconds
 
 
-def _show(results: Iterable[tuple[Row, Tally]]) -> None:
+def _show(results: Results) -> None:
     _say("\n| row | fault | tried | violations | seconds |\n|---|---|---:|---:|---:|")
     for row, tally in results:
         _say(_line(row, tally))
+    tried = sum(tally.tried for _, tally in results)
+    wrong = sum(len(tally.violations) for _, tally in results)
+    _say(f"| all | | {tried} | {wrong} | {sum(tally.seconds for _, tally in results):.0f} |\n")
     for row, tally in results:
-        for violation in tally.violations[:20]:
+        for violation in tally.violations[:SHOWN]:
             _say(f"{row.id}: {violation}")
 
 

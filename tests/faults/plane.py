@@ -9,8 +9,8 @@ from tests.faults.churn import Churn
 from tests.faults.proxy import FaultProxy
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, falls_silent
-from tests.faults.storms import watched
 from tests.faults.trade import Market, Trade
+from tests.faults.witness import watched
 
 HEAL_SECONDS = 60.0
 
@@ -42,12 +42,10 @@ async def _killed(
 
 
 async def _under_load(churn: Churn, act: Callable[[], Awaitable[None]]) -> None:
-    async with asyncio.TaskGroup() as group:
-        load = group.create_task(churn.go_on())
+    async with churn.going_on():
         await asyncio.sleep(0.5)
         await act()
         await asyncio.sleep(0.5)
-        load.cancel()
 
 
 async def restored(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
@@ -74,6 +72,7 @@ async def _restore(stage: Stage, market: Market, proxy: FaultProxy, *, bump: boo
         if bump:
             await _bump(stage, market)
     churn.alive = then
+    churn.history.calls.clear()
     churn.market.first_seen.clear()  # what was answered after the backup is not in it: I3 ends here
     return [*found, *await churn.settle(HEAL_SECONDS), *await falls_silent(proxy, 2.0, 15.0)]
 

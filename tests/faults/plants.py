@@ -6,19 +6,29 @@ bench catches it.
 
 from __future__ import annotations
 
+import sys
+import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, tzinfo
 from functools import partial
 from random import random
-from typing import Any
+from typing import Any, Self
 
 from berth import log
 from berth.control.leader import Elector
+from berth.control.mirror import Mirror
 from berth.control.outcome import DONE, Outcome
 from berth.dialects.claim import ClaimLife, Release, Stance
+from berth.dialects.kubipam import reconcile as kubipam
+from berth.dialects.kubipam.audit import Audit
+from berth.dialects.metal3 import reconcile as metal3
 from berth.dialects.metal3.book import Book
+from berth.dialects.metal3.janitor import Pace
 from berth.dialects.metal3.ledger import Leases
 from berth.dialects.metal3.translate import PoolSpec, address_name
+from berth.dialects.vip import janitor
 from berth.errors import Unreachable
 from berth.kube import patch, watch
 from berth.kube.client import Client
@@ -28,6 +38,9 @@ from berth.net import Block
 
 Object = dict[str, Any]
 PLANTS: dict[str, Callable[[], None]] = {}
+GRACE_SECONDS = 5.0
+HASTY_JANITORS = "nobody's for five seconds is long enough"
+SHORT_SILENCE = "two seconds of silence are enough"
 
 
 def plant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -45,9 +58,47 @@ def put(owner: object, name: str, value: object) -> None:
 # Scaled clocks
 
 
-@plant("two seconds of silence are enough")
+@plant(SHORT_SILENCE)
 def _scale_silence() -> None:
     put(watch, "WatchSettings", partial(watch.WatchSettings, silence_seconds=2.0))
+
+
+@plant(HASTY_JANITORS)
+def _scale_grace() -> None:
+    """A deletion can win against the finalizer that is just being stored; whoever is killed then leaves an
+    address to the janitors, who wait for minutes."""
+    put(metal3, "Pace", lambda *_: Pace(1.0, GRACE_SECONDS))
+    put(janitor, "Rules", partial(janitor.Rules, every_seconds=1.0, grace_seconds=GRACE_SECONDS))
+    hasty = partial(replace, every_seconds=1.0, grace_seconds=GRACE_SECONDS)
+    put(kubipam, "Audit", lambda one, two, three, pace: Audit(one, two, three, hasty(pace)))
+
+
+# Clocks that are wrong: the one that shows the date, not the one that measures durations
+
+HOUR = 3600.0
+CLOCKS = {
+    "clock an hour ahead": HOUR,
+    "clock an hour behind": -HOUR,
+    "clock 400 days ahead": 400 * 24 * HOUR,
+    "clock 400 days behind": -400 * 24 * HOUR,
+}
+
+
+def _shift(seconds: float) -> None:
+    tell = time.time
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(tell() + seconds, tz)
+
+    put(time, "time", lambda: tell() + seconds)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("berth.") and getattr(module, "datetime", None) is datetime:
+            put(module, "datetime", Shifted)
+
+
+PLANTS |= {name: partial(_shift, seconds) for name, seconds in CLOCKS.items()}
 
 
 # Bugs
@@ -82,6 +133,27 @@ def _overwrite() -> None:
         return dict(change)
 
     put(patch, "guarded", unguarded)
+
+
+@plant("no start barrier")
+def _serve_at_once() -> None:
+    """Work begins while the first lists are still on their way."""
+
+    async def filled(self: Mirror) -> None:
+        return
+
+    put(Mirror, "filled", filled)
+
+
+@plant("collected by name")
+def _collect_by_name() -> None:
+    """A claim of this name is gone: so is every address that was taken under the name."""
+
+    async def clean_up(self: Book, ref: Ref) -> None:
+        for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
+            await self.leases.discard(record)
+
+    put(Book, "clean_up", clean_up)
 
 
 @plant("release in DELETE")

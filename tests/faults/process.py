@@ -1,6 +1,7 @@
 """Operators as real processes that can be killed: forked from a warm server, so that a try costs no start-up.
 
-Signals go to that one process, by its id. A bug may be planted in the child, from here, never in src/.
+Any other controller is given as a command. Signals go to that one process, by its id. A bug may be planted in
+the child, from here, never in src/.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import shlex
 import signal
-from collections.abc import AsyncIterator, Callable
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 from tests.faults import plants
 
@@ -41,6 +44,16 @@ def _main(settings: Settings, log_file: str, changes: tuple[str, ...]) -> None:
             pass  # it ends, as it should; whoever started it sees that
 
 
+class Running(Protocol):
+    """A controller at work, ours or another's."""
+
+    @property
+    def alive(self) -> bool: ...
+    def kill(self) -> None: ...
+    def stop(self) -> None: ...
+    def go_on(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Child:
     process: ForkServerProcess
@@ -65,6 +78,27 @@ class Child:
             os.kill(self.process.pid, number)
 
 
+@dataclass(slots=True)
+class Spawned:
+    """A controller given as a command."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+
 def start(target: Callable[..., None], *arguments: Any) -> Child:
     process = context().Process(target=target, args=arguments, daemon=True)
     process.start()
@@ -78,3 +112,31 @@ async def operator(settings: Settings, log_file: Path, changes: tuple[str, ...] 
         yield running
     finally:
         await asyncio.to_thread(running.kill)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`{kubeconfig}`, `{namespace}` and `{dialect}` are filled in; KUBECONFIG is set too."""
+
+    words: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def running(self, settings: Settings, log_file: Path) -> AsyncIterator[Spawned]:
+        filled = {
+            "kubeconfig": str(settings.kubeconfig),
+            "namespace": settings.namespace,
+            "dialect": settings.dialects[0],
+        }
+        words = [word.format(**filled) for word in shlex.split(self.words)]
+        environment = {**os.environ, **self.environment, "KUBECONFIG": filled["kubeconfig"]}
+        with log_file.open("ab") as out:
+            child = Spawned(await asyncio.to_thread(_spawn, words, environment, out))
+        try:
+            yield child
+        finally:
+            await asyncio.to_thread(child.kill)
+
+
+def _spawn(words: list[str], environment: Mapping[str, str], out: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words, env=environment, stdout=out, stderr=subprocess.STDOUT)

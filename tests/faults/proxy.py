@@ -7,6 +7,7 @@ the process that sent it. Watches are disturbed by streams.py. No fault code is 
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -84,6 +85,7 @@ class FaultProxy:
         self.answers: dict[int, int] = {}  # status by number of the write, where the server was asked
         self.kubeconfig = home / f"proxied-{id(self):x}.yaml"
         self.streams = Streams()
+        self.slow_reads: dict[str, float] = {}  # beginning of a path → how long an answer takes
         self._is_away = False
         self._server = cluster.api_url
         self._credentials = auth.load(cluster.kubeconfig)
@@ -142,9 +144,13 @@ class FaultProxy:
                 return await self._write(request)
             if request.query.get("watch") == "true":
                 return await self._watch(request)
+            await asyncio.sleep(self._slowness(request.path))
             return await self._forward(request)
         except aiohttp.ClientError:  # the server is away: so are we
             return cut(request)
+
+    def _slowness(self, path: str) -> float:
+        return max((late for start, late in self.slow_reads.items() if path.startswith(start)), default=0.0)
 
     async def _write(self, request: web.Request) -> web.StreamResponse:
         write = Write(len(self.writes), request.method, request.path, time.monotonic())

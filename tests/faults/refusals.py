@@ -12,11 +12,12 @@ from tests.faults.churn import Churn
 from tests.faults.proxy import Ask, Cut, FaultProxy, Pass, Plan, Say, Verdict, Write
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, falls_silent
-from tests.faults.storms import watched
 from tests.faults.trade import Trade
+from tests.faults.witness import watched
 
 CONFLICT_SECONDS = 10.0
 WRITES_A_SECOND = 5.0
+LATE_SECONDS = 0.3
 
 
 async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
@@ -24,7 +25,7 @@ async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> Non
     for _ in range(times):
         async with stage.market(trade, 40) as market, stage.proxy() as proxy, stage.operator(market, proxy):
             churn = Churn(market, stage.random, 20)
-            proxy.plan = Plan(before=_half_of_them(stage.random))
+            proxy.plan = Plan(before=half_of_them(stage.random))
             started_at = time.monotonic()
             while time.monotonic() - started_at < CONFLICT_SECONDS:
                 await churn.run(1, 0.1)
@@ -33,7 +34,7 @@ async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> Non
             tally.add([*await churn.settle(), *busiest, *await falls_silent(proxy, 2.0, 15.0)])
 
 
-def _half_of_them(random: Random) -> Ask:
+def half_of_them(random: Random) -> Ask:
     async def refuse(write: Write) -> Verdict:
         return Say(409, "Conflict") if write.counts and random.random() < 0.5 else Pass()
 
@@ -58,7 +59,7 @@ async def lost_answers(stage: Stage, tally: Tally, writes: int, trade: Trade) ->
         await stack.enter_async_context(watched(stage, market, tally))
         proxies = [await stack.enter_async_context(stage.proxy()) for _ in range(2)]
         for proxy in proxies:
-            proxy.plan = _unreliable(stage.random, stage.random.uniform(0.01, 0.3))
+            proxy.plan = unreliable(stage.random, stage.random.uniform(0.01, 0.3))
             await stack.enter_async_context(stage.operator(market, proxy))
         churn = Churn(market, stage.random, 40)
         while tally.tried < writes and not tally.is_over:
@@ -70,7 +71,7 @@ async def lost_answers(stage: Stage, tally: Tally, writes: int, trade: Trade) ->
         tally.violations += await churn.settle(60.0)
 
 
-def _unreliable(random: Random, share: float) -> Plan:
+def unreliable(random: Random, share: float) -> Plan:
     async def before(write: Write) -> Verdict:
         if random.random() >= share / 2:
             return Pass()
@@ -78,6 +79,9 @@ def _unreliable(random: Random, share: float) -> Plan:
         return random.choice((throttled, Say(500, "InternalError"), Say(503, "ServiceUnavailable"), Cut()))
 
     async def after(write: Write) -> Verdict:
-        return random.choice((Cut(), Say(504, "Timeout"))) if random.random() < share / 2 else Pass()
+        if random.random() >= share / 2:
+            return Pass()
+        await asyncio.sleep(random.uniform(0.0, LATE_SECONDS))  # others see what was written meanwhile
+        return random.choice((Cut(), Say(504, "Timeout")))
 
     return Plan(before, after)

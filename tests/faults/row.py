@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ class Tally:
     violations: list[str] = field(default_factory=list)
     seconds: float = 0.0
     until_found: bool = False  # for planted bugs: one violation is enough
+    ends_at: float = math.inf  # by the monotonic clock: then no further try is begun
 
     @property
     def is_over(self) -> bool:
-        return self.until_found and bool(self.violations)
+        return (self.until_found and bool(self.violations)) or time.monotonic() > self.ends_at
 
     def add(self, found: list[str], what: str = "") -> None:
         self.tried += 1
@@ -39,10 +41,13 @@ class Row:
     short: int
     long: int
     play: Play
+    ours: bool = False  # knows our operator's own options; not for another controller
 
-    async def run(self, stage: Stage, tries: int) -> Tally:
-        tally = Tally()
+    async def run(self, stage: Stage, tries: int, tally: Tally | None = None) -> Tally:
+        tally = tally or Tally()
         started_at = time.monotonic()
-        await self.play(stage, tally, tries)
-        tally.seconds = time.monotonic() - started_at
+        try:
+            await self.play(stage, tally, tries)
+        finally:
+            tally.seconds = time.monotonic() - started_at
         return tally

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.faults import canary, deleting, killing, leading, plane, refusals, storms, watching
+from tests.faults import (
+    canary,
+    chaos,
+    clocks,
+    deleting,
+    killing,
+    leading,
+    plane,
+    refusals,
+    storms,
+    versions,
+    watching,
+)
 from tests.faults.row import Play, Row, Tally
 from tests.faults.stage import Stage
 from tests.faults.trade import Trade
 from tests.faults.trades import TRADES
 
 Deed = Callable[[Stage, Tally, int, Trade], Awaitable[None]]
+Share = tuple[str, int, int]  # dialect, its part of the short number, of the long one
 
 
 def of(dialect: str, deed: Deed) -> Play:
@@ -22,44 +35,54 @@ def of(dialect: str, deed: Deed) -> Play:
     return play
 
 
+def rows(id: str, fault: str, deed: Deed, *shares: Share, ours: bool = False) -> tuple[Row, ...]:
+    """One row of the matrix, shared out among dialects. Short 0: for the long run only."""
+    number, _, more = id.partition(" ")
+    return tuple(
+        Row(f"{number} {dialect} {more}".strip(), fault, short, long, of(dialect, deed), ours)
+        for dialect, short, long in shares
+    )
+
+
+M, K, V = "metal3", "kubipam", "vip"
 KILL = "operator killed before and after every write"
-THREE = "three operators, no election, 200 claims at once"
-# Short 0: the dialect has this row among its own tests; here it is for the long run only.
+FEW = "three operators, no election, 40 claims at once"
+MANY = "three operators, no election, 200 claims at once"
+WATCHES = "watches cut, half open, expired, empty, ended in a line"
+CHAOS = "all faults at random"
 ROWS: tuple[Row, ...] = (
-    Row("T02 metal3", KILL, 60, 2000, of("metal3", killing.every_write)),
-    Row("T02 kubipam", KILL, 45, 1500, of("kubipam", killing.every_write)),
-    Row("T02 vip", KILL, 45, 1500, of("vip", killing.every_write)),
-    Row("T07 metal3", "leader stopped past its lease", 10, 500, of("metal3", leading.leader_stopped)),
-    Row("T08 metal3", THREE, 0, 200, of("metal3", storms.several_operators)),
-    Row("T08 kubipam", THREE, 0, 150, of("kubipam", storms.several_operators)),
-    Row("T08 vip", THREE, 0, 150, of("vip", storms.several_operators)),
-    Row("T09 metal3", "API server killed under load", 2, 100, of("metal3", plane.apiserver_killed)),
-    Row("T09 vip", "API server killed under load", 1, 100, of("vip", plane.apiserver_killed)),
-    Row("T10 metal3", "etcd killed under load", 2, 100, of("metal3", plane.etcd_killed)),
-    Row("T10 kubipam", "etcd killed under load", 1, 100, of("kubipam", plane.etcd_killed)),
-    Row("T11 metal3", "etcd restored from an older copy", 2, 100, of("metal3", plane.restored)),
-    Row(
-        "T12 metal3", "watches cut, half open, expired, empty", 26, 1000, of("metal3", watching.watch_faults)
+    *rows("T02", KILL, killing.every_write, (M, 60, 2000), (K, 45, 1500), (V, 45, 1500)),
+    *rows("T07", "leader stopped past its lease", leading.leader_stopped, (M, 10, 500), ours=True),
+    *rows("T08", FEW, storms.few_with_several_operators, (M, 8, 200), (K, 6, 150), (V, 6, 150)),
+    *rows("T08 many", MANY, storms.several_operators, (M, 0, 200), (K, 0, 150), (V, 0, 150)),
+    *rows("T09", "API server killed under load", plane.apiserver_killed, (M, 1, 80), (K, 1, 60), (V, 1, 60)),
+    *rows("T10", "etcd killed under load", plane.etcd_killed, (M, 1, 80), (K, 1, 60), (V, 1, 60)),
+    *rows("T11", "etcd restored from an older copy", plane.restored, (M, 2, 100)),
+    *rows("T12", WATCHES, watching.watch_faults, (M, 18, 700), (K, 16, 700), (V, 16, 600)),
+    *rows("T12 etcd", "etcd compacted, 410", watching.compacted_for_good, (M, 1, 50), (K, 1, 50)),
+    *rows(
+        "T13", "half of all writes refused with 409", refusals.conflicts, (M, 1, 50), (K, 0, 50), (V, 0, 50)
     ),
-    Row(
-        "T12 kubipam",
-        "watches cut, half open, expired, empty",
-        24,
-        1000,
-        of("kubipam", watching.watch_faults),
+    *rows("T14", "429, 5xx, answers lost", refusals.lost_answers, (M, 600, 30_000), (K, 600, 30_000)),
+    *rows("T17", "clocks of two operators apart", clocks.apart, (M, 2, 100), ours=True),
+    *rows("T22", "deleted and made again", deleting.recreated, (M, 17, 500), (K, 16, 500), (V, 16, 500)),
+    *rows("T22 held", "deleted while another holds it", deleting.held_by_another, (M, 2, 500)),
+    *rows(
+        "T22 late", "made again, one operator hears late", deleting.recreated_beside_a_late_one, (M, 5, 500)
     ),
-    Row("T13 metal3", "half of all writes refused with 409", 1, 50, of("metal3", refusals.conflicts)),
-    Row("T14 metal3", "429, 5xx, answers lost", 600, 30_000, of("metal3", refusals.lost_answers)),
-    Row("T14 kubipam", "429, 5xx, answers lost", 600, 30_000, of("kubipam", refusals.lost_answers)),
-    Row("T22 metal3", "deleted and made again at once", 17, 500, of("metal3", deleting.recreated)),
-    Row("T22 kubipam", "deleted and made again at once", 16, 500, of("kubipam", deleting.recreated)),
-    Row("T22 vip", "deleted and made again at once", 16, 500, of("vip", deleting.recreated)),
-    Row("T22 metal3 held", "deleted while another holds it", 2, 500, of("metal3", deleting.held_by_another)),
-    Row("T23 metal3", "deleted while no operator is there", 5, 250, of("metal3", deleting.while_away)),
-    Row("T23 vip", "deleted while no operator is there", 5, 250, of("vip", deleting.while_away)),
-    Row("T28 metal3", "a word of the run in logs and Events", 1, 10, of("metal3", canary.nothing_is_told)),
-    Row("T28 vip", "a word of the run in logs and Events", 1, 10, of("vip", canary.nothing_is_told)),
-    Row("T31 metal3", "pool edits under load", 10, 500, of("metal3", storms.pool_edits)),
-    Row("T31 vip", "pool edits under load", 10, 500, of("vip", storms.pool_edits)),
-    Row("T33 metal3", "200 claims before an empty pool", 1, 100, of("metal3", storms.line_at_an_empty_pool)),
+    *rows(
+        "T23",
+        "deleted while no operator is there",
+        deleting.while_away,
+        (M, 4, 200),
+        (K, 2, 100),
+        (V, 4, 200),
+    ),
+    *rows("T28", "a word of the run anywhere", canary.nothing_is_told, (M, 1, 10), (V, 1, 10)),
+    *rows(
+        "T30", "an older version beside this one", versions.side_by_side, (M, 1, 20), (K, 0, 15), (V, 0, 15)
+    ),
+    *rows("T31", "pool edits under load", storms.pool_edits, (M, 7, 400), (K, 6, 300), (V, 7, 300)),
+    *rows("T32", CHAOS, chaos.everything, (M, 0, 10_000), (K, 0, 10_000), (V, 0, 10_000), ours=True),
+    *rows("T33", "200 claims before an empty pool", storms.line_at_an_empty_pool, (M, 1, 100)),
 )

@@ -6,13 +6,13 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.faults.process import Child, operator
+from tests.faults.process import Command, Running, operator
 from tests.faults.proxy import FaultProxy
 from tests.faults.trade import Market, Trade
 from tests.support.cluster import make_namespace
@@ -33,6 +33,7 @@ class Stage:
     random: Random = field(default_factory=Random)
     planted: tuple[str, ...] = ()  # bugs and scaled clocks, by their names in plants.py
     patience: float = field(default_factory=lambda: load_of_machine())
+    controller: Command | None = None  # instead of our own operator
 
     def with_plants(self, *names: str) -> Stage:
         return replace(self, planted=(*self.planted, *names))
@@ -55,15 +56,20 @@ class Stage:
     @asynccontextmanager
     async def operator(
         self, market: Market, proxy: FaultProxy | None = None, **settings: Any
-    ) -> AsyncIterator[Child]:
+    ) -> AsyncIterator[Running]:
         chosen = Settings(
             kubeconfig=proxy.kubeconfig if proxy else self.cluster.kubeconfig,
             dialects=(market.trade.dialect,),
             namespace=market.namespace,
             **settings,
         )
-        async with operator(chosen, self.log_of(market), self.planted) as running:
+        async with self._start(chosen, self.log_of(market)) as running:
             yield running
+
+    def _start(self, chosen: Settings, log: Path) -> AbstractAsyncContextManager[Running]:
+        if self.controller is not None:
+            return self.controller.running(chosen, log)
+        return operator(chosen, log, self.planted)
 
     @asynccontextmanager
     async def kept_operator(
@@ -85,7 +91,7 @@ class Stage:
             await asyncio.gather(keeping, return_exceptions=True)
 
     @asynccontextmanager
-    async def operators(self, market: Market, count: int) -> AsyncIterator[list[Child]]:
+    async def operators(self, market: Market, count: int) -> AsyncIterator[list[Running]]:
         async with AsyncExitStack() as stack:
             yield [await stack.enter_async_context(self.operator(market)) for _ in range(count)]
 

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from tests.faults.auditor import audited
 from tests.faults.churn import Churn
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, until
 from tests.faults.trade import Market, Trade
+from tests.faults.witness import watched
 
 CLAIMS = 200
 SETTLE_SECONDS = 60.0
@@ -25,7 +23,7 @@ async def several_operators(
 ) -> None:
     """T08: three operators, nobody leads; 200 claims come at once, and go."""
     async with (
-        stage.market(trade, round(claims * 1.6)) as market,
+        stage.market(trade, round(claims * 2.2)) as market,
         watched(stage, market, tally),
         stage.operators(market, 3),
     ):
@@ -47,13 +45,11 @@ async def pool_edits(stage: Stage, tally: Tally, edits: int, trade: Trade) -> No
     """T31: the pool shrinks and grows while claims come and go; nobody's address changes."""
     async with stage.market(trade, 40) as market, watched(stage, market, tally), stage.operator(market):
         churn = Churn(market, stage.random, 30)
-        async with asyncio.TaskGroup() as group:
-            load = group.create_task(churn.go_on())
+        async with churn.going_on():
             for _ in range(edits):
                 await trade.resize(stage.client, market.namespace, stage.random.randint(1, 60))
                 await asyncio.sleep(stage.random.uniform(0.02, 0.15))
                 tally.add(market.wrong(await market.snapshot()))
-            load.cancel()
         await trade.resize(stage.client, market.namespace, 80)
         tally.violations += await churn.settle()
 
@@ -94,13 +90,3 @@ async def _release_all(market: Market, holders: Churn, limit: float) -> list[str
 
 async def _are_gone(market: Market, names: list[str]) -> bool:
     return not set(names) & set(await market.shown())
-
-
-@asynccontextmanager
-async def watched(stage: Stage, market: Market, tally: Tally) -> AsyncIterator[None]:
-    """With the auditor beside it; what it saw is the row's."""
-    async with audited(stage.cluster.kubeconfig, market, stage.home) as report:
-        yield
-    tally.violations += report.violations
-    if not report.looks:
-        tally.violations.append("the auditor saw nothing")

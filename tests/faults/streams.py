@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -40,6 +41,7 @@ class Streams:
         self._open: set[Stream] = set()
         self._instead: list[web.Response] = []  # for the next watches that are asked for
         self._known_from = 0  # the oldest version that can still be watched from
+        self._late: dict[str, float] = {}  # beginning of a path → seconds
 
     def __len__(self) -> int:
         return len(self._open)
@@ -77,8 +79,13 @@ class Streams:
         self._known_from = version
         self.cut()
 
+    def come_late(self, path: str, seconds: float) -> None:
+        """From now on whatever is said on watches of this path is heard only so much later."""
+        self._late[path] = seconds
+
     def heal(self) -> None:
         self._instead.clear()
+        self._late.clear()
 
     # What the proxy asks
 
@@ -103,11 +110,29 @@ class Streams:
             await asyncio.gather(reading, ending, return_exceptions=True)
 
     async def _pump(self, stream: Stream, content: aiohttp.StreamReader) -> None:
-        async for line in content:
-            if not stream.half_open:
-                await stream.response.write(line)
+        lines: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        async with asyncio.TaskGroup() as group:
+            saying = group.create_task(_say(stream, lines))
+            async for line in content:
+                lines.put_nowait((time.monotonic() + self._lag(stream.request.path), line))
+            await lines.join()
+            saying.cancel()
         if stream.half_open:
             await stream.ended.wait()
+
+    def _lag(self, path: str) -> float:
+        return max((late for start, late in self._late.items() if path.startswith(start)), default=0.0)
+
+
+async def _say(stream: Stream, lines: asyncio.Queue[tuple[float, bytes]]) -> None:
+    """Each line when it is due, in their order."""
+    while True:
+        due, line = await lines.get()
+        if (early := due - time.monotonic()) > 0:
+            await asyncio.sleep(early)
+        if not stream.half_open:
+            await stream.response.write(line)
+        lines.task_done()
 
 
 def _expired() -> web.Response:

@@ -22,6 +22,8 @@ CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
     "no unique index": ("T08", storms.few_with_several_operators, 1, Metal3(), "I1"),
     "ipv6 as text": ("T08", storms.few_with_several_operators, 1, SIX, "I[135]"),
     "record overwritten": ("T08", storms.few_with_several_operators, 1, Kubipam(), "I[135]"),
+    "no start barrier": ("T23", deleting.while_away, 10, Metal3(), "I1"),
+    "collected by name": ("T22", deleting.recreated_beside_a_late_one, 10, Metal3(), "I[135]"),
     "release in DELETE": ("T22", deleting.held_by_another, 1, Metal3(), "I1"),
     "late finalizer": ("T02", killing.every_write, 60, Kubipam(), "nobody's"),
     "undo on timeout": ("T14", refusals.lost_answers, 500, Metal3(), "I[135]"),

@@ -1,4 +1,4 @@
-"""Every row of the bench with its short number: no violation."""
+"""Every row of the bench with its short number: no violation. T02 is in test_kills.py, beside this one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.faults.row import Row
 from tests.faults.rows import ROWS
 from tests.faults.stage import Stage
 
-SHORT = [row for row in ROWS if row.short]
+SHORT = [row for row in ROWS if row.short and not row.id.startswith("T02")]
 pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.asyncio(loop_scope="session")]
 
 

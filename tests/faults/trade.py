@@ -35,6 +35,7 @@ class Trade(Protocol):
     """One dialect's words for the same few things."""
 
     dialect: str
+    shares_cluster: bool  # its pools have cluster scope: one market at a time
     resources: tuple[Resource, ...]
 
     async def open(self, client: Client, namespace: str, size: int) -> None: ...
@@ -124,7 +125,12 @@ def twice(shown: Iterable[Shown]) -> list[str]:
 
 
 async def snapshot(client: Client, resources: Iterable[Resource], namespace: str) -> Snapshot:
-    """All kinds as of one revision. A revision that is gone before we are through: once more."""
+    """All kinds as of one revision."""
+    return (await snapshot_at(client, resources, namespace))[0]
+
+
+async def snapshot_at(client: Client, resources: Iterable[Resource], namespace: str) -> tuple[Snapshot, int]:
+    """And the revision. One that is gone before we are through: once more."""
     while True:
         try:
             return await _snapshot(client, resources, namespace)
@@ -132,7 +138,7 @@ async def snapshot(client: Client, resources: Iterable[Resource], namespace: str
             continue
 
 
-async def _snapshot(client: Client, resources: Iterable[Resource], namespace: str) -> Snapshot:
+async def _snapshot(client: Client, resources: Iterable[Resource], namespace: str) -> tuple[Snapshot, int]:
     found: dict[str, list[Object]] = {}
     params: dict[str, str] = {}
     for resource in resources:
@@ -142,7 +148,7 @@ async def _snapshot(client: Client, resources: Iterable[Resource], namespace: st
             "resourceVersionMatch": "Exact",
         }
         found[resource.key] = listing["items"]
-    return found
+    return found, int(params["resourceVersion"])
 
 
 def is_going(obj: Object) -> bool:

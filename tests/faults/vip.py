@@ -17,6 +17,7 @@ GROUP = "fault-group"
 
 class Vip:
     dialect = "vip"
+    shares_cluster = True
     resources: tuple[Resource, ...] = (kinds.SERVICE, kinds.IP, kinds.IPGROUP)
 
     async def open(self, client: Client, namespace: str, size: int) -> None:
@@ -64,7 +65,7 @@ class Vip:
 def _spec(size: int) -> Object:
     """A segment is a CIDR: the first `size` hosts of it are left, the others excluded."""
     length = 32 - (size + 1).bit_length()
-    excluded = [f"10.0.0.{number}" for number in range(size + 1, 1 << (32 - length))]
+    excluded = [f"10.0.{number // 256}.{number % 256}" for number in range(size + 1, 1 << (32 - length))]
     return {"segment": f"10.0.0.0/{length}", "excludedIPs": ["10.0.0.0", *excluded]}
 
 

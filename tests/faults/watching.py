@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tests.faults.churn import Churn
+from tests.faults.plants import SHORT_SILENCE
 from tests.faults.proxy import FaultProxy
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, falls_silent
@@ -60,7 +61,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> None:
-    scaled = stage.with_plants("two seconds of silence are enough")
+    scaled = stage.with_plants(SHORT_SILENCE)
     async with (
         scaled.market(trade, 30) as market,
         scaled.proxy() as proxy,
@@ -77,4 +78,18 @@ async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> 
             await churn.run(2)
             tally.add(await churn.settle(FOUND_SECONDS), fault.__name__)
             proxy.streams.heal()
+        tally.violations += await falls_silent(proxy, 2.0, 15.0)
+
+
+async def compacted_for_good(stage: Stage, tally: Tally, tries: int, trade: Trade) -> None:
+    """The real thing: etcd forgets, the API server starts anew, and whoever was away is told 410."""
+    async with stage.market(trade, 30) as market, stage.proxy() as proxy, stage.operator(market, proxy):
+        churn = Churn(market, stage.random, 12)
+        await churn.ask(4)
+        tally.violations += await churn.settle()
+        for _ in range(tries):
+            with proxy.away():
+                await churn.run(6)
+                await stage.cluster.compact_etcd()
+            tally.add(await churn.settle(FOUND_SECONDS))
         tally.violations += await falls_silent(proxy, 2.0, 15.0)

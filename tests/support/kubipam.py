@@ -50,7 +50,7 @@ class World:
         """Many asked at once: the CIDR of each by its name, or its state if it got none."""
         specs = {name: {} if size is None else {"size": size} for name, size in sizes.items()}
         await asyncio.gather(*(self.ask(name, range, **spec) for name, spec in specs.items()))
-        return await eventually(partial(self._all_answered, set(sizes)), 60, every=0.1)
+        return await eventually(partial(self._all_answered, set(sizes)), 180, every=0.1)
 
     async def _all_answered(self, names: set[str]) -> dict[str, str]:
         found = (await self.client.list(REQUEST, self.namespace)).items

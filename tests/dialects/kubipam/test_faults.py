@@ -6,8 +6,8 @@ import asyncio
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -25,6 +25,7 @@ from berth.dialects.kubipam.translate import block_of
 from berth.errors import NotLeader
 from berth.kube.client import Client
 from berth.kube.transport import Request
+from berth.kube.watch import reflect
 from berth.net import Block, RangeSet, parse_range
 from berth.run import operate
 from berth.settings import Settings
@@ -32,6 +33,7 @@ from berth.settings import Settings
 pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.asyncio(loop_scope="session")]
 Object = dict[str, Any]
 DEEP = os.environ.get("BERTH_DEEP") == "1"
+BUSY_SECONDS = 180.0  # three operators and their judge share one core here
 
 
 async def violations(client: Client, namespace: str) -> list[str]:
@@ -165,17 +167,17 @@ async def test_t08_three_operators_without_election_never_grant_one_block_twice(
 async def three_grant(world: World, turn: int) -> None:
     """Mixed lengths, and half of them go again."""
     await world.range("10.0.0.0/22", mode=("FirstMatch", "RoundRobin")[turn % 2])
-    version = await world.client.revision(REQUEST, world.namespace)
     lengths = (32, 30, 31, 32, 29)
     sizes: dict[str, int | None] = {f"r{number}": lengths[number % 5] for number in range(200)}
-    granted = await world.together(sizes)
-    assert not [name for name, cidr in granted.items() if "/" not in cidr]
-    await eventually(lambda: is_whole(world), 60, every=0.2)
-    await asyncio.gather(*(world.delete(name) for name in list(sizes)[::2]))
-    await eventually(lambda: has(world, 100), 60, every=0.2)
-    assert await eventually(lambda: is_whole(world), 60, every=0.2)
-    shown = await history(world, version)
-    assert all(len(cidrs) == 1 for cidrs in shown.values())
+    async with witnessed(world) as shown:
+        granted = await world.together(sizes)
+        assert not [name for name, cidr in granted.items() if "/" not in cidr]
+        await eventually(lambda: is_whole(world), BUSY_SECONDS, every=0.2)
+        await asyncio.gather(*(world.delete(name) for name in list(sizes)[::2]))
+        await eventually(lambda: has(world, 100), BUSY_SECONDS, every=0.2)
+        assert await eventually(lambda: is_whole(world), BUSY_SECONDS, every=0.2)
+        await eventually(lambda: has_seen(shown, 200), BUSY_SECONDS)
+        assert all(len(cidrs) == 1 for cidrs in shown.values())
 
 
 async def three_hand_on(world: World, turn: int) -> None:
@@ -185,9 +187,13 @@ async def three_hand_on(world: World, turn: int) -> None:
     holders = [name for name, cidr in granted.items() if "/" in cidr]
     assert len(holders) == 64
     await asyncio.gather(*(world.delete(name) for name in holders[:36]))
-    await eventually(lambda: all_bound(world, 64), 60, every=0.2)
-    assert await eventually(lambda: is_whole(world), 60, every=0.2)
+    await eventually(lambda: all_bound(world, 64), BUSY_SECONDS, every=0.2)
+    assert await eventually(lambda: is_whole(world), BUSY_SECONDS, every=0.2)
     assert await world.granted("more") == "none"
+
+
+async def has_seen(shown: dict[str, set[str]], count: int) -> bool:
+    return len(shown) == count
 
 
 async def is_whole(world: World) -> bool:
@@ -200,17 +206,33 @@ async def has(world: World, count: int) -> bool:
     return len((await world.client.list(REQUEST, world.namespace)).items) == count
 
 
-async def history(world: World, version: str) -> dict[str, set[str]]:
-    """Every CIDR each request ever showed, as the watch tells it."""
-    shown: dict[str, set[str]] = defaultdict(set)
-    stream = world.client.watch(
-        REQUEST, world.namespace, resource_version=version, timeout_seconds=1, silence_seconds=10
-    )
-    async with aclosing(stream) as events:
-        async for event in events:
-            if cidr := (event.object.get("status") or {}).get("cidr"):
-                shown[event.object["metadata"]["uid"]].add(cidr)
-    return shown
+class Witness:
+    """Every CIDR each request ever showed, by the request's UID."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, set[str]] = defaultdict(set)
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        for obj in items:
+            self.apply("LISTED", obj)
+
+    restart = replace
+
+    def apply(self, type: str, obj: Object) -> None:
+        if cidr := (obj.get("status") or {}).get("cidr"):
+            self.shown[obj["metadata"]["uid"]].add(cidr)
+
+
+@asynccontextmanager
+async def witnessed(world: World) -> AsyncIterator[dict[str, set[str]]]:
+    """From the start: a watch that begins afterwards may come too late for a busy server's memory."""
+    witness = Witness()
+    watching = asyncio.create_task(reflect(world.client, REQUEST, witness, namespace=world.namespace))
+    try:
+        yield witness.shown
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 # T22, T33
