@@ -65,6 +65,7 @@ class Metrics:
         self._build_pools()
         self._build_work()
         self._build_edges()
+        self._build_ipam()
 
     def _build_pools(self) -> None:
         of_pool = PoolKey._fields
@@ -110,6 +111,25 @@ class Metrics:
         )
         self._certificate = self._gauge(
             "berth_webhook_certificate_expiry_timestamp_seconds", "When the serving certificate ends.", ()
+        )
+
+    def _build_ipam(self) -> None:
+        self._ipam_seconds = self._histogram(
+            "berth_ipam_api_seconds", "Calls of the IPAM-API; code 0 is no answer.", ("call", "code")
+        )
+        self._records_written = self._counter(
+            "berth_records_written", "Records of registrations: create, change or delete.", ("verb",)
+        )
+        self._differences = self._gauge(
+            "berth_inventory_differences",
+            "Addresses on which the last inventory and the IPAM-API disagreed.",
+            ("kind",),
+        )
+        self._frozen = self._gauge(
+            "berth_cluster_frozen", "1 while another operator speaks for this cluster, too.", ()
+        )
+        self._braked = self._gauge(
+            "berth_releases_braked", "Releases that wait for a person, being too many at once.", ()
         )
 
     def _gauge(self, name: str, meaning: str, labels: Sequence[str]) -> Gauge:
@@ -182,3 +202,18 @@ class Metrics:
 
     def certificate_ends(self, timestamp: float) -> None:
         self._certificate.set(timestamp)
+
+    def ipam_call(self, call: str, code: int, seconds: float) -> None:
+        self._ipam_seconds.labels(call, str(code)).observe(seconds)
+
+    def record_written(self, verb: str, count: int = 1) -> None:
+        self._records_written.labels(verb).inc(count)
+
+    def inventory_differs(self, kind: str, count: int) -> None:
+        self._differences.labels(kind).set(count)
+
+    def frozen(self, is_frozen: bool) -> None:
+        self._frozen.set(is_frozen)
+
+    def braked(self, count: int) -> None:
+        self._braked.set(count)

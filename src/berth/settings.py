@@ -58,6 +58,7 @@ class Settings:
     vitistack_bare_addresses: bool = False  # write addresses without their mask, as upstream's operator does
     vitistack_pending_seconds: float = 90.0  # how long an admitted Service may take to be stored
     vitistack_resync_seconds: float = 600.0  # how often everything is compared once more
+    vitistack_heartbeat_seconds: float = 30.0  # how often the IPAM-API is told what the cluster lists
     metallb_namespace: str = "metallb-system"  # empty: there is no MetalLB, only annotations are written
     metallb_labels: tuple[str, ...] = METALLB_LABELS
     when_api_is_down: str = "refuse"  # or "admit": with a warning, and the controller serves later

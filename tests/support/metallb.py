@@ -67,6 +67,17 @@ def crd() -> Object:
     }
 
 
+async def make_pool(client: Client, name: str, addresses: list[str]) -> None:
+    """As an administrator makes it."""
+    body = {
+        "apiVersion": kinds.POOL.api_version,
+        "kind": kinds.POOL.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"addresses": addresses, "autoAssign": False},
+    }
+    await client.create(kinds.POOL, body)
+
+
 async def start_pod(client: Client, labels: dict[str, str] | None = None, name: str = "controller") -> None:
     """The controller's Pod, running and ready; nobody runs it here."""
     body = {

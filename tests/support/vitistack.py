@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 from tests.support import metallb
 from tests.support.operator import Operator, admin, eventually, install, running
 from tests.support.started import ApiProcess, free_port, start_api
@@ -153,6 +154,9 @@ class World:
         keys = {kinds.PREFIX + key.replace("_", "-"): value for key, value in changes.items()}
         return await self.not_patched({"metadata": {"annotations": keys}}, name)
 
+    async def services(self) -> list[Object]:
+        return (await self.client.list(kinds.SERVICE, self.namespace)).items
+
     async def delete(self, name: str = "my-service", namespace: str = "") -> None:
         await self.client.delete(kinds.SERVICE, name, namespace or self.namespace)
 
@@ -184,7 +188,13 @@ class World:
         return {one["reason"] for one in found.items if one["involvedObject"]["name"] == name}
 
     async def records(self) -> list[Object]:
-        return (await self.client.list(kinds.CONFIG_MAP, SYSTEM, label_selector=kinds.RECORD_LABEL)).items
+        """Each by itself, whichever ConfigMap it lies in."""
+        found = await self.client.list(kinds.CONFIG_MAP, SYSTEM, label_selector=kinds.RECORD_LABEL)
+        return [
+            {"metadata": {"name": name}, "data": orjson.loads(text)}
+            for lying in found.items
+            for name, text in lying["data"].items()
+        ]
 
     def free_address(self, zone_start: str = "83.118.169.") -> str:
         """An address of `inet` that no other test names."""
@@ -278,6 +288,7 @@ async def operating(cluster: DevCluster, api: Api, **settings: Any) -> AsyncIter
         "webhook_url": f"https://127.0.0.1:{free_port()}",
         "api_url": api.url,
         "vitistack_pending_seconds": 4.0,
+        "vitistack_heartbeat_seconds": 1.0,  # an operator that was killed counts as gone soon
         **settings,
     }
     async with running(cluster, crds=[], **chosen) as operator:

@@ -139,6 +139,13 @@ def operator(
             envvar="BERTH_VITISTACK_RESYNC_SECONDS", help="How often vitistack compares everything."
         ),
     ] = 600.0,
+    vitistack_heartbeat_seconds: Annotated[
+        float,
+        typer.Option(
+            envvar="BERTH_VITISTACK_HEARTBEAT_SECONDS",
+            help="How often the IPAM-API is told what the cluster lists; 1 to 300.",
+        ),
+    ] = 30.0,
     metallb_namespace: Annotated[
         str,
         typer.Option(
@@ -207,6 +214,7 @@ def operator(
         vitistack_bare_addresses=vitistack_bare_addresses,
         vitistack_pending_seconds=vitistack_pending_seconds,
         vitistack_resync_seconds=vitistack_resync_seconds,
+        vitistack_heartbeat_seconds=vitistack_heartbeat_seconds,
         metallb_namespace=metallb_namespace,
         metallb_labels=tuple(text.strip() for text in metallb_labels.split(";") if text.strip()),
         when_api_is_down=_choice(when_api_is_down),

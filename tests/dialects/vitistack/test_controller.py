@@ -226,8 +226,15 @@ async def test_upstreams_services_are_taken_over_as_they_are(cluster: DevCluster
 
 
 async def test_a_service_from_before_us_is_adopted(cluster: DevCluster, bare: World) -> None:
-    """V-051: with the address it shows; one that is not in the zone is left alone with a warning."""
-    for name, address in (("ours", "83.118.168.9"), ("theirs", "192.0.2.9")):
+    """V-051: with the address it shows; one that is not in the zone, or in a pool of the administrator's
+    (MetalLB refuses pools that overlap), is left alone with a warning.
+    """
+    await metallb.make_pool(bare.client, "first", ["83.118.168.128/25"])
+    for name, address in (
+        ("ours", "83.118.168.9"),
+        ("theirs", "192.0.2.9"),
+        ("pooled", "83.118.168.200"),
+    ):
         await bare.create(name)
         status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
         await bare.client.patch(kinds.SERVICE, name, status, bare.namespace, subresource="status")
@@ -238,8 +245,10 @@ async def test_a_service_from_before_us_is_adopted(cluster: DevCluster, bare: Wo
 
         assert await eventually(is_adopted)
         assert bare.api.entries("83.118.168.9")["ours"].active
-        left = await bare.patch({"metadata": {"labels": {"a": "b"}}}, "theirs")
-        assert not any(key.startswith(kinds.PREFIX) for key in meta.annotations(left))
+        for name in ("theirs", "pooled"):
+            left = await bare.patch({"metadata": {"labels": {"a": "b"}}}, name)
+            assert not any(key.startswith(kinds.PREFIX) for key in meta.annotations(left))
+        assert "83.118.168.200" not in bare.api.addresses()
 
 
 async def test_other_services_do_not_need_the_operator(cluster: DevCluster, bare: World) -> None:

@@ -38,7 +38,7 @@ class Vitistack:
 
     def local_rules(self, settings: Settings) -> Mapping[str, tuple[Object, ...]]:
         """What is needed in one namespace only."""
-        records = ["get", "list", "watch", "create", "update", "delete"]
+        records = ["get", "list", "watch", "create", "patch", "delete"]
         own = (
             _rule("", ["configmaps"], records),
             _rule("", ["secrets"], ["get", "create", "update", "delete"]),

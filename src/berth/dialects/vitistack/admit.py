@@ -2,7 +2,8 @@
 before the caches are filled.
 
 Only LoadBalancer Services of our classes reach us, before or after the change, and none that is being
-deleted: no deletion waits for us, the IPAM-API or MetalLB. There is no webhook for DELETE.
+deleted: no deletion waits for us, the IPAM-API or MetalLB. There is no webhook for DELETE. Nor does a dry run
+reach us, our own least of all: it would be admitted as it is, which the API server can do without asking.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def _conditions(classes: tuple[str, ...]) -> tuple[Object, ...]:
             "name": "not-being-deleted",
             "expression": "object == null || !has(object.metadata.deletionTimestamp)",
         },
+        {"name": "not-a-dry-run", "expression": "!(has(request.dryRun) && request.dryRun)"},
     )
 
 

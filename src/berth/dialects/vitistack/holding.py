@@ -34,6 +34,7 @@ class Holding:
         self._parts = parts
         self._events = events
         self._known: set[tuple[str, str]] = set()  # record and UID of which all is settled
+        self._met: set[tuple[str, str]] = set()  # record and UID of which the Service was there
         self._told: dict[str, Secret] = {}  # edited values that could not be taken over
 
     def again(self) -> None:
@@ -41,11 +42,13 @@ class Holding:
         self._known.clear()
         self._told.clear()
 
-    def has_seen(self, record: Record) -> bool:
-        return (record.name, record.uid) in self._known
+    def has_met(self, record: Record) -> bool:
+        """Whether this process knows that its Service came to exist."""
+        return (record.name, record.uid) in self._met
 
     def forget(self, record: Record) -> None:
         self._known.discard((record.name, record.uid))
+        self._met.discard((record.name, record.uid))
         self._told.pop(record.name, None)
 
     async def hold(self, live: Object, address: Address) -> float:
@@ -89,7 +92,7 @@ class Holding:
         if found.replaced:
             await self._finish_replacement(live, found)
         await self._check_edited(live, found)
-        if not self.has_seen(found):
+        if (found.name, found.uid) not in self._known:
             await self._first_sight(live, found)
         return 0.0
 
@@ -101,7 +104,7 @@ class Holding:
             await self._parts.vault.keep(record.name, secrets[0])
         await self._parts.records.put(record)
         await self._parts.registrar.confirm(record, secrets)
-        self._known.add((record.name, record.uid))
+        self._is_settled(record)
         recalled = found is not None and found.released
         self._tell(live, record, "AddressRecalled" if recalled else "AddressAllocated")
 
@@ -161,10 +164,14 @@ class Holding:
         if found.until and found.terms.retention_days:
             # It came to exist, which matters once it is gone: only then does retention count.
             await self._parts.records.save(replace(found, until=0.0))
-        self._known.add((found.name, found.uid))
+        self._is_settled(found)
         if fresh:
             recalled = found.retained_until > 0
             self._tell(live, found, "AddressRecalled" if recalled else "AddressAllocated")
+
+    def _is_settled(self, record: Record) -> None:
+        self._known.add((record.name, record.uid))
+        self._met.add((record.name, record.uid))
 
     async def _pooled(self, live: Object, record: Record) -> None:
         try:

@@ -30,6 +30,7 @@ METALLB = (METALLB_POOL, METALLB_ADDRESSES, METALLB_KEY)
 DEFAULT_SECRET = "default"  # the word in the annotation, and the Secret's name in our namespace
 SECRET_KEY = "secret"  # the key inside a Secret
 RECORD_LABEL = "ipam.vitistack.io/record"
+RELEASE_ABSENT = "ipam.vitistack.io/release-absent"  # on our namespace: a person agrees to a mass release
 MADE_BY = "ipam.vitistack.io/made-by"  # annotation on pools that are ours to delete
 
 MUTATING_CONFIGURATION = "ipam-mutating-webhook-configuration"

@@ -13,7 +13,7 @@ from berth.dialects.vitistack.holding import Holding
 from berth.dialects.vitistack.mutate import Mutation, Visit
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.releasing import Releasing
+from berth.dialects.vitistack.releasing import Releasing, Restraint
 from berth.dialects.vitistack.wish import Families
 from berth.dialects.vitistack.words import No
 from berth.errors import ApiError, NotFound
@@ -28,13 +28,13 @@ _log = log.get("ipam-operator")
 
 
 class ServiceLife:
-    def __init__(self, parts: Parts, services: Cache, events: Recorder) -> None:
+    def __init__(self, parts: Parts, services: Cache, events: Recorder, restraint: Restraint) -> None:
         self._parts = parts
         self._services = services
         self._events = events
         self._mutation = Mutation(parts)
         self.holding = Holding(parts, events)
-        self._releasing = Releasing(parts, self.holding, services, events)
+        self._releasing = Releasing(parts, self.holding, services, events, restraint)
         self._failures: dict[Ref, int] = {}
 
     async def reconcile(self, ref: Ref) -> Outcome:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack.remembered import Remembered
 from berth.kube import meta
 from berth.kube.client import Client
 
 Object = dict[str, Any]
-FRESH_SECONDS = 2.0
 
 
 class MetalLb:
@@ -18,18 +17,17 @@ class MetalLb:
         self._client = client
         self._namespace = namespace
         self._selectors = selectors
-        self._seen_at = float("-inf")
+        self._ready = Remembered(self._look)  # a yes only
 
     async def is_up(self) -> bool:
-        """A yes holds for a moment, so that a flood of Services does not list Pods for each."""
-        if not self._namespace or time.monotonic() - self._seen_at < FRESH_SECONDS:
-            return True
+        return not self._namespace or bool(await self._ready.get())
+
+    async def _look(self) -> bool | None:
         for selector in self._selectors:
             pods = await self._client.list(kinds.POD, self._namespace, label_selector=selector)
             if any(_is_ready(pod) for pod in pods.items):
-                self._seen_at = time.monotonic()
                 return True
-        return False
+        return None
 
 
 def _is_ready(pod: Object) -> bool:

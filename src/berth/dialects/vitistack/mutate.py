@@ -4,7 +4,7 @@
     checks without I/O ─► inner dry run ─► MetalLB up? ─► who, secret ─► one address per missing family
 
 Whatever Kubernetes would refuse is refused by the inner dry run, before an address is spent; our own
-webhooks answer that one without effects. What is asked for here is pending at the IPAM-API: it comes
+webhooks are not asked about that one. What is asked for here is pending at the IPAM-API: it comes
 back by itself unless the validating webhook confirms it.
 """
 
@@ -113,7 +113,7 @@ class Mutation:
     async def _try_out(self, service: Object, creating: bool) -> None:
         """The inner dry run. Without a version: somebody else's write in between is not our concern."""
         meta_ = {key: value for key, value in service["metadata"].items() if key != "resourceVersion"}
-        _log.info("Dry run .Spec:", name=meta_["name"], namespace=meta_.get("namespace", ""))
+        _tell_of_dry_run({"name": meta_["name"], "namespace": meta_.get("namespace", "")}, creating)
         body = {"apiVersion": "v1", "kind": "Service", **service, "metadata": meta_}
         try:
             if creating:
@@ -174,6 +174,10 @@ class Mutation:
         service = fill.filled(wanted, None, self._defaults)
         asked = wish.read(meta.annotations(service), service["metadata"]["name"])
         namespace = service["metadata"]["namespace"]
+        for address in asked.addresses:
+            if other := self._parts.pools.elsewhere(asked.zone, address):
+                why = f"IPAddressPool {other} has it, and it cannot be in {asked.zone} as well"
+                return new, [words.not_managed(shown, why)]
         try:
             who = await self._parts.places.identity(namespace, service["metadata"]["name"])
             secret = await self._parts.secret_for(asked.secret, namespace, user)
@@ -182,7 +186,7 @@ class Mutation:
                 await self._parts.registrar.reserve(record, secret)
         except (ApiError, No) as error:
             why = self._parts.registrar.said(error) if isinstance(error, ApiError) else error.message
-            return new, [f"address {shown} of this Service is not managed by IPAM: {why}"]
+            return new, [words.not_managed(shown, why)]
         return fill.with_addresses(service, asked.addresses, self._defaults.bare), []
 
     # When the IPAM-API does not answer
@@ -198,6 +202,16 @@ class Mutation:
         if is_down(error):
             return No(message, code=503, reason="ServiceUnavailable")
         return No(message)
+
+
+def _tell_of_dry_run(said: dict[str, str], creating: bool) -> None:
+    """The document's lines. The inner dry run skips both webhooks, by their conditions at the API server."""
+    verb = "Create" if creating else "Update"
+    _log.info("Dry run .Spec:", **said)
+    _log.info("Mutation Started for Service", **said)
+    _log.info("Dry run mode detected, skipping mutating for Service:", **said)
+    _log.info(f"Validation {verb} Started for Service", **said)
+    _log.info(f"Dry run mode detected, skipping validate {verb.lower()} for Service:", **said)
 
 
 def _refuse_moving(asked: Wish, before: Mapping[str, str]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from berth.control.cache import Cache, key_of
 from berth.dialects.vitistack import fill, kinds, wish
-from berth.dialects.vitistack.records import Record, Records
+from berth.dialects.vitistack.filing import Records
+from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import Wish
 from berth.dialects.vitistack.words import No
 from berth.kube import meta

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from berth.control.review import User
 from berth.dialects.vitistack import kinds, words
+from berth.dialects.vitistack.filing import Records
 from berth.dialects.vitistack.metallb import MetalLb
 from berth.dialects.vitistack.neighbours import Neighbours
 from berth.dialects.vitistack.pools import Pools
-from berth.dialects.vitistack.records import Record, Records
+from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
+from berth.dialects.vitistack.remembered import Remembered
 from berth.dialects.vitistack.vault import Vault
 from berth.dialects.vitistack.words import No
 from berth.errors import KubeError
@@ -23,7 +24,7 @@ from berth.settings import Settings
 from berth.store.secrets import Secret
 
 Object = dict[str, Any]
-FRESH_SECONDS, REMEMBERED = 2.0, 1000
+REMEMBERED = 1000
 ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -33,7 +34,7 @@ class Whereabouts:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._cluster_id = ""
-        self._namespaces: dict[str, tuple[float, str]] = {}
+        self._namespaces: dict[str, Remembered[str]] = {}
 
     async def identity(self, namespace: str, name: str) -> Identity:
         try:
@@ -43,19 +44,19 @@ class Whereabouts:
         return Identity(name, namespace_id, cluster_id)
 
     async def _namespace_id(self, namespace: str) -> str:
-        """Remembered for a moment: a Service is asked about twice, and many come at once."""
-        read_at, found = self._namespaces.get(namespace, (float("-inf"), ""))
-        if time.monotonic() - read_at > FRESH_SECONDS:
-            found = str((await self._client.get(kinds.NAMESPACE, namespace))["metadata"]["uid"])
+        """A Service is asked about twice, and many come at once."""
+        if namespace not in self._namespaces:
             if len(self._namespaces) >= REMEMBERED:
                 self._namespaces.clear()
-            self._namespaces[namespace] = (time.monotonic(), found)
-        return found
+            self._namespaces[namespace] = Remembered(lambda: self._read(namespace))
+        return await self._namespaces[namespace].get() or ""
+
+    async def _read(self, namespace: str) -> str:
+        return str((await self._client.get(kinds.NAMESPACE, namespace))["metadata"]["uid"])
 
     async def cluster_id(self) -> str:
         if not self._cluster_id:
-            found = await self._client.get(kinds.NAMESPACE, "kube-system")
-            self._cluster_id = str(found["metadata"]["uid"])
+            self._cluster_id = await self._read("kube-system")
         return self._cluster_id
 
 

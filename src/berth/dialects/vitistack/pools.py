@@ -8,8 +8,10 @@ pool that somebody else made is never deleted, nor its last entry taken (MetalLB
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from berth.control.mirror import Kept, Watched
@@ -18,10 +20,11 @@ from berth.dialects.vitistack.wish import host
 from berth.errors import AlreadyExists, Conflict, InvalidText, NotFound
 from berth.kube import meta
 from berth.kube.client import Client
-from berth.net import Address, parse_range
+from berth.net import Address, Range, parse_range
 
 Object = dict[str, Any]
 TRIES = 10
+RUSH_SECONDS = 0.1  # between two writes for one zone, when many come at once
 OURS = "berth"
 
 
@@ -36,6 +39,8 @@ class Pools:
         self._namespace = namespace
         self._locks: dict[str, asyncio.Lock] = {}
         self._wanted: dict[str, set[Address]] = {}
+        self._written_at: dict[str, float] = {}
+        self._coverage: dict[str, tuple[Object, Coverage]] = {}  # of the pool as it was last looked at
 
     async def add(self, zone: str, addresses: Iterable[Address]) -> None:
         """Returns when the zone's pool covers them all."""
@@ -44,10 +49,22 @@ class Pools:
             return
         self._wanted.setdefault(zone, set()).update(missing)
         async with self._lock(zone):
+            if not self.missing(zone, missing):
+                return  # whoever held the lock before us has written ours with theirs
+            await self._gather(zone, missing)
             wanted = self._wanted.pop(zone, set())
-            # Whoever held the lock before us may have written ours with theirs.
             if still := self.missing(zone, wanted | missing):
                 await self._change(zone, lambda entries: _with(entries, still))
+                self._written_at[zone] = time.monotonic()
+
+    async def _gather(self, zone: str, mine: set[Address]) -> None:
+        """Where others come in a rush, a write waits a little for more of them: a pool of a thousand entries
+        is dear to write. One that is alone does not wait.
+        """
+        rushed = len(self._wanted.get(zone, mine) - mine) > 0
+        since = time.monotonic() - self._written_at.get(zone, float("-inf"))
+        if rushed and since < RUSH_SECONDS:
+            await asyncio.sleep(RUSH_SECONDS - since)
 
     async def remove(self, zone: str, address: Address) -> None:
         if self._kept is not None:
@@ -58,8 +75,20 @@ class Pools:
         if self._kept is None:
             return set()
         pool = self._kept.cache.get(self._namespace, zone)
-        entries = _entries(pool) if pool is not None else []
-        return {address for address in addresses if not _covered(entries, address)}
+        if pool is None:
+            return set(addresses)
+        seen, coverage = self._coverage.get(zone, (None, None))
+        if coverage is None or seen is not pool:
+            coverage = Coverage(_entries(pool))
+            self._coverage[zone] = (pool, coverage)
+        return {address for address in addresses if address not in coverage}
+
+    def elsewhere(self, zone: str, address: Address) -> str:
+        """The pool of another name that covers it: MetalLB refuses pools that overlap."""
+        for pool in self._kept.cache if self._kept is not None else ():
+            if pool["metadata"]["name"] != zone and address in Coverage(_entries(pool)):
+                return str(pool["metadata"]["name"])
+        return ""
 
     def _lock(self, zone: str) -> asyncio.Lock:
         return self._locks.setdefault(zone, asyncio.Lock())
@@ -125,8 +154,23 @@ def _entries(pool: Object) -> list[str]:
     return list((pool.get("spec") or {}).get("addresses") or [])
 
 
+class Coverage:
+    """What a pool's entries cover. A pool lists an entry per Service, and each Service asks."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._texts = frozenset(entries)
+        # A single IPv4 address has one spelling, so only other entries are worth parsing.
+        self._ranges = [found for text in self._texts if text[-3:] != "/32" and (found := _range(text))]
+
+    def __contains__(self, address: Address) -> bool:
+        if host(address) in self._texts:
+            return True
+        return any(one.family is address.family and one.contains(address.value) for one in self._ranges)
+
+
 def _with(entries: list[str], addresses: Iterable[Address]) -> list[str]:
-    new = sorted((one for one in addresses if not _covered(entries, one)), key=_order)
+    coverage = Coverage(entries)
+    new = sorted((one for one in addresses if one not in coverage), key=_order)
     return [*entries, *(host(one) for one in new)]
 
 
@@ -134,25 +178,17 @@ def _order(address: Address) -> tuple[int, int]:
     return int(address.family), address.value
 
 
-def _covered(entries: Iterable[str], address: Address) -> bool:
-    """By an entry of its own or a range of the administrator's."""
-    text = host(address)
-    # Most entries are single IPv4 addresses, which have one spelling: only others are worth parsing.
-    return any(entry == text or (entry[-3:] != "/32" and _contains(entry, address)) for entry in entries)
-
-
-def _contains(entry: str, address: Address) -> bool:
+@lru_cache(maxsize=16384)
+def _range(entry: str) -> Range | None:
     try:
-        found = parse_range(entry.replace(" ", ""))
+        return parse_range(entry.replace(" ", ""))
     except InvalidText:
-        return False
-    return found.family is address.family and found.contains(address.value)
+        return None
 
 
 def _is(entry: str, address: Address) -> bool:
     """An entry for this one address, however it is written; a wider range is the administrator's."""
-    try:
-        found = parse_range(entry.replace(" ", ""))
-    except InvalidText:
+    found = _range(entry)
+    if found is None or found.family is not address.family:
         return False
-    return found.family is address.family and found.first == found.last == address.value
+    return found.first == found.last == address.value

@@ -19,15 +19,20 @@ from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.mirror import Kept, Watched
 from berth.dialects.shape import Built, Kit
-from berth.dialects.vitistack import admit, kinds, pools, records
+from berth.dialects.vitistack import admit, filing, kinds, pools, records
+from berth.dialects.vitistack.brake import Brake
+from berth.dialects.vitistack.calls import Calls
+from berth.dialects.vitistack.filing import Filed, Records
+from berth.dialects.vitistack.inventory import Inventories
 from berth.dialects.vitistack.life import ServiceLife
 from berth.dialects.vitistack.metallb import MetalLb
 from berth.dialects.vitistack.mutate import Mutation
 from berth.dialects.vitistack.neighbours import Neighbours
 from berth.dialects.vitistack.parts import Parts, Whereabouts
 from berth.dialects.vitistack.pools import Pools
-from berth.dialects.vitistack.records import Record, Records
+from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
+from berth.dialects.vitistack.releasing import Restraint
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.vitistack.vault import Vault
 from berth.errors import InvalidText, UserError
@@ -52,13 +57,18 @@ class _Wiring:
         self._started = False  # until the caches are filled, and unless we lead
         self._services = kit.keep(Watched((kinds.SERVICE,)))
         self._record_kept = kit.keep(records.watched(settings.vitistack_namespace))
+        self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
         self._neighbours = Neighbours(
             self._services.cache, settings.vitistack_classes, settings.vitistack_excluded
         )
         self._api = ApiClient(_access(settings))
-        self._registrar = Registrar(self._api, settings.api_url)
-        self._life = ServiceLife(self._parts(kit.client), self._services.cache, kit.events)
+        self._registrar = Registrar(Calls(self._api, kit.metrics), settings.api_url)
+        parts = self._parts(kit.client)
+        self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
+        brake = Brake(parts, self._filed, kit.events, kit.metrics)
+        self._life = ServiceLife(parts, self._services.cache, kit.events, Restraint(self._inventories, brake))
+        brake.watch(self._record_kept.cache, self._life.holding.has_met)
         self._controller = Controller(
             "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once
         )
@@ -69,7 +79,7 @@ class _Wiring:
             controllers=(self._controller,),
             adopt=self._adopt,
             routes=self._routes(),
-            tasks=(self._resync,),
+            tasks=(self._resync, self._inventories.run),
             around=self._api,
         )
 
@@ -80,11 +90,13 @@ class _Wiring:
     def _parts(self, client: Client) -> Parts:
         """One set for the webhooks of every replica, one for the leader's controller."""
         settings = self._kit.settings
-        kept = Records(client, self._record_kept, settings.vitistack_namespace)
+        kept = Records(
+            client, self._record_kept, self._filed, settings.vitistack_namespace, self._kit.metrics
+        )
         return Parts(
             client=client,
             settings=settings,
-            vault=Vault(client, settings.vitistack_namespace, lambda: _depends_on_default(kept)),
+            vault=Vault(client, settings.vitistack_namespace, lambda: _depends_on_default(self._filed)),
             records=kept,
             registrar=self._registrar,
             pools=Pools(client, self._pool_kept, settings.metallb_namespace),
@@ -123,9 +135,8 @@ class _Wiring:
         for service in self._services.cache:
             if self._neighbours.is_served(service):
                 self._controller.add(meta.ref(service))
-        for obj in self._record_kept.cache:
-            if (record := records.parse(obj)) is not None:
-                self._controller.add(_service_of(record))
+        for record in self._filed:
+            self._controller.add(_service_of(record))
 
     async def _resync(self) -> None:
         while True:
@@ -138,21 +149,19 @@ class _Wiring:
         if not self._started or not either:
             return
         ref = meta.ref(either[0])
-        named = self._record_kept.cache.count_by("service", f"{ref.namespace}/{ref.name}")
-        if named or any(self._neighbours.is_served(one) for one in either):
+        recorded = bool(self._filed.of_service(ref.namespace, ref.name))
+        if recorded or any(self._neighbours.is_served(one) for one in either):
             self._controller.add(ref)
 
     def _record_changed(self, old: Object | None, new: Object | None) -> None:
-        record = records.parse(new or old or {})
-        if not self._started or record is None:
-            return
-        ref = _service_of(record)
-        live = self._services.cache.get(ref.namespace, ref.name)
-        if record.address in self._neighbours.addresses_of(live) or new is None:
-            self._controller.add(ref)
-        else:
-            # Its Service may be stored any moment, and then wakes us itself.
-            self._controller.add(ref, max(0.0, record.until - time.time()) + 0.1)
+        for record in filing.differences(old, new) if self._started else ():
+            ref = _service_of(record)
+            live = self._services.cache.get(ref.namespace, ref.name)
+            if record.address in self._neighbours.addresses_of(live):
+                self._controller.add(ref)
+            else:
+                # Its Service may be stored any moment, and then wakes us itself.
+                self._controller.add(ref, max(0.0, record.until - time.time()) + 0.1)
 
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
         if not self._started or old is None:
@@ -169,8 +178,8 @@ class _Wiring:
                 self._controller.add(meta.ref(service))
 
 
-def _depends_on_default(kept: Records) -> bool:
-    return any(record.secret == kinds.DEFAULT_SECRET for record in kept.every())
+def _depends_on_default(kept: Filed) -> bool:
+    return any(record.secret == kinds.DEFAULT_SECRET for record in kept)
 
 
 def _service_of(record: Record) -> Ref:

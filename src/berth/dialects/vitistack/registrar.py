@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from berth import log
-from berth.central.client import ApiClient, Ask
+from berth.central.client import Ask
 from berth.dialects.vitistack import words
+from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import Terms, Wish, host
 from berth.dialects.vitistack.words import No
@@ -23,7 +24,7 @@ _log = log.get("ipam-operator")
 
 
 class Registrar:
-    def __init__(self, api: ApiClient, url: str) -> None:
+    def __init__(self, api: Calls, url: str) -> None:
         self._api = api
         self._url = url.rstrip("/")
 
@@ -42,32 +43,36 @@ class Registrar:
     async def reserve(self, record: Record, secret: Secret) -> None:
         """A certain address, for a while."""
         self._insist()
-        await self._api.register(_ask(record, secret), pending=True)
+        await self._api.register(ask_for(record, secret), pending=True)
 
     async def confirm(self, record: Record, secrets: tuple[Secret, ...]) -> None:
         """Registered for good, with the record's terms; of several secrets the first that opens counts."""
         self._insist()
-        await _first(secrets, lambda secret: self._api.register(_ask(record, secret)))
+        await _first(secrets, lambda secret: self._api.register(ask_for(record, secret)))
 
     async def replace(self, record: Record, olds: tuple[Secret, ...], new: Secret) -> None:
         self._insist()
-        await _first(olds, lambda old: self._api.register(_ask(record, old), new_secret=new))
+        await _first(olds, lambda old: self._api.register(ask_for(record, old), new_secret=new))
 
     async def give_back(self, record: Record, secret: Secret) -> None:
-        """What a refused request got and nobody had before: free at once."""
-        await self._api.release(_ask(record, secret, Terms(0, record.terms.deny)))
+        """What a refused request got and nobody had before: free at once. It may never have been ours."""
+        try:
+            await self._api.release(ask_for(record, secret, Terms(0, record.terms.deny)))
+        except ApiRefused as no:
+            if not (_is_not_holder(no) or _is_no_match(no)):
+                raise
 
     async def release(self, record: Record, secrets: tuple[Secret, ...]) -> None:
         """Raises as long as it is not certain that the entry expires, or is not ours any more."""
         self._insist()
         for secret in secrets:
             try:
-                await self._api.release(_ask(record, secret))
+                await self._api.release(ask_for(record, secret))
                 return
             except ApiRefused as no:
-                if NOT_HOLDER in no.message or no.why == "NotHolder":
+                if _is_not_holder(no):
                     return
-                if NO_MATCH not in no.message and no.why != "NoMatch":
+                if not _is_no_match(no):
                     raise
         _log.warning("no secret of ours opens the address any more", address=str(record.address))
 
@@ -85,10 +90,18 @@ async def _first(secrets: tuple[Secret, ...], call: Callable[[Secret], Awaitable
             await call(secret)
             return
         except ApiRefused as no:
-            if NO_MATCH not in no.message:
+            if not _is_no_match(no):
                 raise
     if secrets:
         await call(secrets[-1])
+
+
+def _is_not_holder(no: ApiRefused) -> bool:
+    return NOT_HOLDER in no.message or no.why == "NotHolder"
+
+
+def _is_no_match(no: ApiRefused) -> bool:
+    return NO_MATCH in no.message or no.why == "NoMatch"
 
 
 def is_down(error: ApiError) -> bool:
@@ -98,7 +111,7 @@ def is_down(error: ApiError) -> bool:
     return isinstance(error, ApiDown)
 
 
-def _ask(record: Record, secret: Secret, terms: Terms | None = None) -> Ask:
+def ask_for(record: Record, secret: Secret, terms: Terms | None = None) -> Ask:
     terms = terms or record.terms
     return Ask(
         record.who,

@@ -7,13 +7,16 @@ deletion. Then the pool entry goes, unless another Service needs it, and the rec
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from berth import log
 from berth.control.cache import Cache
 from berth.control.events import Recorder
 from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.holding import Holding
+from berth.dialects.vitistack.inventory import Inventories
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import Terms, host
@@ -23,14 +26,29 @@ from berth.kube import meta
 Object = dict[str, Any]
 DAY_SECONDS = 24 * 3600.0
 NO_SECRET_SECONDS = 60.0
+UNHEARD_SECONDS, BRAKED_SECONDS, STRANGE_SECONDS = 0.5, 5.0, 3600.0
+
+_log = log.get("ipam-operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Restraint:
+    """What keeps releases back although their Services are gone."""
+
+    inventories: Inventories
+    brake: Brake
 
 
 class Releasing:
-    def __init__(self, parts: Parts, holding: Holding, services: Cache, events: Recorder) -> None:
+    def __init__(
+        self, parts: Parts, holding: Holding, services: Cache, events: Recorder, restraint: Restraint
+    ) -> None:
         self._parts = parts
+        self._restraint = restraint
         self._holding = holding
         self._services = services
         self._events = events
+        self._going: set[str] = set()  # records whose Service is gone for certain, being released now
 
     async def let_go(self, record: Record) -> float:
         """Seconds until it is worth another look; 0: done with it."""
@@ -40,16 +58,34 @@ class Releasing:
                 return record.retained_until - now
             await self._parts.records.drop(record)
             return 0.0
-        existed = self._holding.has_seen(record) or not record.until
+        existed = self._holding.has_met(record) or not record.until
         if not existed and record.until > now:
             return record.until - now
+        if wait := await self._restrained(record):
+            return wait
         if await self._is_listed(record):
             return 0.1
         if not existed and record.retained_until > now:
             # A refused request had recalled it: what is retained stays retained, as if never asked for.
             await self._parts.records.save(replace(record, released=True, until=0.0))
             return record.retained_until - now
-        return await self._release(record, record.terms if existed else Terms(0, record.terms.deny))
+        self._going.add(record.name)
+        try:
+            return await self._release(record, record.terms if existed else Terms(0, record.terms.deny))
+        finally:
+            self._going.discard(record.name)
+
+    async def _restrained(self, record: Record) -> float:
+        """Seconds until it is worth another look; 0: it may go, as far as others are concerned."""
+        if record.who.cluster_id != await self._parts.places.cluster_id():
+            _log.warning("record of another cluster, left alone", name=record.who.service_name)
+            return STRANGE_SECONDS
+        inventories = self._restraint.inventories
+        if not inventories.heard:
+            if inventories.failure is not None:
+                raise inventories.failure
+            return UNHEARD_SECONDS
+        return BRAKED_SECONDS if await self._restraint.brake.holds(record) else 0.0
 
     async def _is_listed(self, record: Record) -> bool:
         """By the Service as it is stored now."""
@@ -88,11 +124,13 @@ class Releasing:
         self._holding.forget(record)
 
     def _is_needed(self, record: Record) -> bool:
-        """By a live Service, or by one whose admission is under way."""
+        """By a live Service, or by one whose admission is under way. Two that go together need it no more:
+        else each would leave the entry to the other.
+        """
         if self._parts.neighbours.listing(record.address):
             return True
         others = self._parts.records.of_address(record.address)
-        return any(other.name != record.name and not other.released for other in others)
+        return any(not other.released and other.name not in self._going for other in others)
 
     def _tell(self, record: Record, type_: Any, reason: str, text: str) -> None:
         about = {"name": record.who.service_name, "namespace": record.namespace, "uid": record.uid}

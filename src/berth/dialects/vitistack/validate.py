@@ -155,9 +155,8 @@ class Validation:
         if before is not None:
             await self._parts.records.put(before)
             return
-        with suppress(ApiRefused):  # then it never was ours
-            await self._parts.registrar.give_back(record, secret)
-        stored = await self._parts.records.find(record.name)
+        await self._parts.registrar.give_back(record, secret)
+        stored = self._parts.records.seen(record.name)
         if stored is not None and stored.uid == record.uid:
             await self._parts.records.drop(stored)
             if record.kept:

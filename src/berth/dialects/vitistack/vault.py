@@ -10,13 +10,13 @@ import base64
 import binascii
 import secrets
 import string
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from berth import log
 from berth.dialects.vitistack import kinds, words
+from berth.dialects.vitistack.remembered import Remembered
 from berth.dialects.vitistack.words import No
 from berth.errors import AlreadyExists, KubeError, NotFound
 from berth.kube.client import Client
@@ -26,7 +26,6 @@ Object = dict[str, Any]
 LETTERS = string.ascii_letters + string.digits
 LENGTH = range(8, 65)
 BEFORE = "before"
-FRESH_SECONDS = 2.0
 
 _log = log.get("ipam-operator")
 
@@ -40,22 +39,21 @@ class Vault:
         self._client = client
         self._namespace = namespace
         self._depends = depends  # whether anything registered needs the default secret that was
-        self._seen: tuple[float, Secret] | None = None  # the default one, for a moment
+        self._seen = Remembered(self._read_default)
 
     async def named(self, name: str, namespace: str) -> Secret:
         """What an annotation's word stands for; the default one is made if nobody had one yet."""
         return await (self._default() if name == kinds.DEFAULT_SECRET else self.users(name, namespace))
 
     async def default_if_there(self) -> Secret | None:
-        if self._seen is not None and time.monotonic() - self._seen[0] < FRESH_SECONDS:
-            return self._seen[1]
+        return await self._seen.get()
+
+    async def _read_default(self) -> Secret | None:
         try:
             found = await self._client.get(kinds.SECRET, kinds.DEFAULT_SECRET, self._namespace)
         except NotFound:
             return None
-        value = _value(found, kinds.SECRET_KEY)
-        self._seen = (time.monotonic(), value) if value is not None else None
-        return value
+        return _value(found, kinds.SECRET_KEY)
 
     async def _default(self) -> Secret:
         try:

@@ -90,3 +90,7 @@ def not_validated(family: Family, name: str, why: str) -> str:
 
 def not_replaced(family: Family, name: str, why: str) -> str:
     return f"failed to update secret for address-family {family_word(family)} for Service {name}: {why}"
+
+
+def not_managed(shown: str, why: str) -> str:
+    return f"address {shown} of this Service is not managed by IPAM: {why}"

@@ -1,0 +1,200 @@
+"""Where records lie: found by name, Service or address; written in groups.
+
+New records that come while a write is under way wait for the next one, which puts them all into one new
+ConfigMap: a flood of Services costs a few writes. A record that is there is changed and taken away by
+itself, on condition that it still reads as it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from berth.control.cache import Cache
+from berth.control.mirror import Kept
+from berth.dialects.vitistack import kinds, records
+from berth.dialects.vitistack.records import Record
+from berth.errors import Conflict, NotFound
+from berth.kube import meta
+from berth.kube.client import Client, PatchKind
+from berth.metrics import Metrics
+from berth.net import Address
+
+Object = dict[str, Any]
+TRIES = 5
+TOGETHER = 100  # about 50 kB; a ConfigMap may have 1 MiB
+
+
+class Filed:
+    """All records as the watch shows them, perhaps a moment old. Listens before anybody who asks."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._by_name: dict[str, dict[str, Record]] = {}
+        self._by_service: dict[str, dict[tuple[str, str], Record]] = {}
+        self._by_address: dict[Address, dict[tuple[str, str], Record]] = {}
+        cache.listen(self._changed)
+
+    def __iter__(self) -> Iterator[Record]:
+        return (record for lying in list(self._by_name.values()) for record in list(lying.values()))
+
+    def seen(self, name: str) -> Record | None:
+        """Two replicas may have written it down at once: then the one that lasts longer."""
+        lying = self._by_name.get(name)
+        return max(lying.values(), key=_lasting) if lying else None
+
+    def of_service(self, namespace: str, name: str) -> list[Record]:
+        return list(self._by_service.get(f"{namespace}/{name}", {}).values())
+
+    def of_address(self, address: Address) -> list[Record]:
+        return list(self._by_address.get(address, {}).values())
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        for record in _left(old, new):
+            _take_out(self._by_name, record.name, record.place)
+            _take_out(self._by_service, record.service, (record.name, record.place))
+            _take_out(self._by_address, record.address, (record.name, record.place))
+        for record in _left(new, old):
+            self._by_name.setdefault(record.name, {})[record.place] = record
+            self._by_service.setdefault(record.service, {})[record.name, record.place] = record
+            self._by_address.setdefault(record.address, {})[record.name, record.place] = record
+
+
+def _left(one: Object | None, other: Object | None) -> Iterable[Record]:
+    """The records that only the first one has, or has otherwise."""
+    if one is None:
+        return ()
+    texts = (other or {}).get("data") or {}
+    data = {key: text for key, text in (one.get("data") or {}).items() if texts.get(key) != text}
+    return records.parse({**one, "data": data})
+
+
+def differences(old: Object | None, new: Object | None) -> Iterable[Record]:
+    """What is new, changed or gone."""
+    changed = {record.name: record for record in _left(old, new)}
+    return ({**changed, **{record.name: record for record in _left(new, old)}}).values()
+
+
+def _take_out(index: dict[Any, dict[Any, Record]], key: Any, place: Any) -> None:
+    if key in index:
+        index[key].pop(place, None)
+        if not index[key]:
+            del index[key]
+
+
+def _lasting(record: Record) -> tuple[bool, float, str]:
+    return (not record.released, record.until or float("inf"), record.place)
+
+
+class Records:
+    def __init__(self, client: Client, kept: Kept, filed: Filed, namespace: str, metrics: Metrics) -> None:
+        self._client = client
+        self._cache = kept.cache
+        self._filed = filed
+        self._namespace = namespace
+        self._metrics = metrics
+        self._waiting: list[tuple[Record, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self.seen, self.of_service, self.of_address = filed.seen, filed.of_service, filed.of_address
+
+    async def put(self, record: Record) -> Record | None:
+        """Writes it, whatever is there; what was there before comes back."""
+        for _ in range(TRIES):
+            before = self._filed.seen(record.name)
+            if before is None:
+                await self._add(record)
+                return None
+            try:
+                await self._change(before, record.written())
+                return before
+            except (Conflict, NotFound):
+                await self.look(before)
+        raise Conflict(409, f"record {record.name} changes too often")
+
+    async def save(self, record: Record) -> None:
+        """Conflict if it changed since it was read."""
+        await self._change(record, record.written())
+
+    async def drop(self, record: Record) -> None:
+        """Conflict if it changed since it was read; gone already is fine."""
+        lying = self._cache.get(self._namespace, record.place)
+        if lying is None or record.name not in lying["data"]:
+            return
+        try:
+            if len(lying["data"]) > 1:
+                await self._change(record, None)
+                return
+            version = meta.resource_version(lying)
+            self._metrics.record_written("delete")
+            await self._client.delete(
+                kinds.CONFIG_MAP, record.place, self._namespace, resource_version=version
+            )
+        except NotFound:
+            pass
+        self._cache.bury(lying)
+
+    async def look(self, record: Record) -> Record | None:
+        """As it is stored now."""
+        lying = self._cache.get(self._namespace, record.place)
+        try:
+            self._cache.observe(await self._client.get(kinds.CONFIG_MAP, record.place, self._namespace))
+        except NotFound:
+            if lying is not None:
+                self._cache.bury(lying)
+        return self._filed.seen(record.name)
+
+    async def _change(self, record: Record, text: str | None) -> None:
+        """On condition that it still reads as it did when we read it."""
+        if text == record.text:
+            return
+        path = f"/data/{record.name}"
+        test = {"op": "test", "path": path, "value": record.text}
+        change = {"op": "remove"} if text is None else {"op": "replace", "value": text}
+        self._metrics.record_written("change")
+        self._cache.observe(
+            await self._client.patch(
+                kinds.CONFIG_MAP,
+                record.place,
+                [test, {**change, "path": path}],
+                self._namespace,
+                kind=PatchKind.JSON,
+            )
+        )
+
+    # New ones
+
+    async def _add(self, record: Record) -> None:
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((record, written))
+        if self._writing is None or self._writing.done():
+            # A task of its own: whoever gives up waiting takes nobody else's record along.
+            self._writing = asyncio.create_task(self._write_all())
+        await written
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            # Given up before its turn came: nothing was asked for in its name yet.
+            group = [(record, written) for record, written in group if not written.done()]
+            if group:
+                await self._write(group)
+
+    async def _write(self, group: list[tuple[Record, asyncio.Future[None]]]) -> None:
+        name = f"records-{secrets.token_hex(8)}"
+        body = records.body(name, self._namespace, (record for record, _ in group))
+        try:
+            self._metrics.record_written("create", len(group))
+            self._cache.observe(await self._client.create(kinds.CONFIG_MAP, body))
+        except BaseException as error:
+            for _, written in group:
+                if isinstance(error, Exception) and not written.done():
+                    written.set_exception(error)
+                else:
+                    written.cancel()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for _, written in group:
+            if not written.done():
+                written.set_result(None)

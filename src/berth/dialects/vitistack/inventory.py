@@ -1,0 +1,139 @@
+"""The leader's heartbeat: all addresses that live Services list, told to the IPAM-API under an epoch of this
+process. What the ledger lost comes back that way; and as long as two operators speak for one cluster id, one
+of them is a copy, so the IPAM-API releases nothing of it.
+
+Nothing is released before the first report was heard: a copy is noticed before it can do harm. Upstream's
+IPAM-API has no such call; then there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import suppress
+from typing import Any
+
+from berth import log
+from berth.central.client import ApiClient, Ask, Compared, Inventory
+from berth.dialects.vitistack.filing import Filed
+from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.registrar import ask_for
+from berth.dialects.vitistack.words import No
+from berth.errors import ApiError, ApiRefused, KubeError
+from berth.metrics import Metrics
+from berth.store.secrets import Secret
+
+Object = dict[str, Any]
+UNKNOWN_CALL = (404, 405)
+AGAIN_SECONDS = 2.0
+LEAVING_SECONDS = 1.0
+MOST = 20_000  # addresses in one report
+LISTS = ("adopted", "missing", "unknown", "conflict")
+
+_log = log.get("ipam-operator")
+
+
+class Inventories:
+    def __init__(self, parts: Parts, filed: Filed, api: ApiClient, metrics: Metrics) -> None:
+        self._parts = parts
+        self._filed = filed
+        self._api = api
+        self._metrics = metrics
+        self._epoch = uuid.uuid4().hex
+        self._sequence = 0
+        self._copies: dict[str, Secret] = {}  # of users' Secrets, by record: not read anew for each report
+        self._asks: list[Ask] = []  # of the last report
+        self.heard = False  # releases may begin
+        self.failure: ApiError | None = None  # why it was not heard yet
+
+    async def run(self) -> None:
+        if not self._parts.settings.api_url:
+            return
+        try:
+            await self._tell_for_ever()
+        finally:
+            if self._sequence:
+                with suppress(ApiError, KubeError, No, TimeoutError):
+                    async with asyncio.timeout(LEAVING_SECONDS):
+                        await self._report(leaving=True)
+
+    async def _tell_for_ever(self) -> None:
+        while True:
+            if not await self._tell():
+                return
+            await asyncio.sleep(self._seconds if self.heard else AGAIN_SECONDS)
+
+    @property
+    def _seconds(self) -> float:
+        return self._parts.settings.vitistack_heartbeat_seconds
+
+    async def _tell(self) -> bool:
+        """False if there is nobody who wants to hear it."""
+        try:
+            compared = await self._report()
+        except ApiRefused as no:
+            if no.status in UNKNOWN_CALL:
+                self.heard = True
+                return False
+            self.failure = no
+            _log.warning("inventory not taken", cause=no.message)
+        except (ApiError, KubeError, No) as error:
+            self.failure = error if isinstance(error, ApiError) else None
+            _log.warning("inventory not sent", cause=str(error))
+        else:
+            self.heard = True
+            self._note(compared)
+        return True
+
+    async def _report(self, *, leaving: bool = False) -> Compared:
+        if not leaving:
+            self._asks = await self._listed()
+        asks = self._asks
+        self._sequence += 1
+        beat = max(1, round(self._seconds))
+        cluster_id = await self._parts.places.cluster_id()
+        report = Inventory(cluster_id, self._epoch, self._sequence, tuple(asks[:MOST]), beat, leaving)
+        return await self._api.report(report)
+
+    async def _listed(self) -> list[Ask]:
+        held = self._held()
+        asks = [ask for ask in [await self._ask(record) for record in held] if ask is not None]
+        self._copies = {one.name: self._copies[one.name] for one in held if one.name in self._copies}
+        return asks
+
+    def _held(self) -> list[Record]:
+        """What its Service lists now, and was confirmed."""
+        return [
+            record
+            for record in self._filed
+            if record.confirmed and not record.released and not record.replaced and self._is_listed(record)
+        ]
+
+    def _is_listed(self, record: Record) -> bool:
+        listing = self._parts.neighbours.listing(record.address)
+        return any(one["metadata"]["uid"] == record.uid for one in listing)
+
+    async def _ask(self, record: Record) -> Ask | None:
+        secret = self._copies.get(record.name) if record.kept else None
+        if secret is None:
+            found = await self._parts.secrets_of(record)
+            if not found:
+                return None
+            secret = found[0]
+            if record.kept:
+                self._copies[record.name] = secret
+        return ask_for(record, secret)
+
+    def _note(self, compared: Compared) -> None:
+        for kind in LISTS:
+            found = getattr(compared, kind)
+            self._metrics.inventory_differs(kind, len(found))
+            if found:
+                shown = ", ".join(f"{one.address} {one.service_name} {one.reason}" for one in found[:20])
+                _log.warning("inventory differs", kind=kind, count=len(found), addresses=shown)
+        if compared.conflict:
+            self._copies.clear()  # a secret may have been replaced meanwhile
+        self._metrics.frozen(compared.frozen)
+        if compared.frozen:
+            _log.error("another operator speaks for this cluster id; nothing is released", epoch=self._epoch)
