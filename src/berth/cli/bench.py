@@ -38,9 +38,11 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 @app.command("engine")
-def engine_() -> None:
+def engine_(
+    every: Annotated[bool, typer.Option("--every", help="All strategies, and blocks: ten minutes.")] = False,
+) -> None:
     """Decisions a second, for pools of any size and fill."""
-    _print(engine.run())
+    _print(engine.run(cases=engine.EVERY_CASE if every else engine.CASES))
 
 
 @app.command("control")
