@@ -57,6 +57,12 @@ def test_services_of_vip_say_whose_they_are_where_all_dialects_run(tmp_path: Pat
     assert classes == ["paas.org/vip", None]
 
 
+def test_what_only_an_old_cluster_has_comes_before_the_webhooks_that_refuse_it() -> None:
+    old, rest = examples.sorted_out(examples.objects(examples.directory()))
+    assert {obj["kind"] for obj in old} == {"GroupSegmentMapping", "VirtualIP"}
+    assert {"IPGroup", "Service"} <= {obj["kind"] for obj in rest}
+
+
 @pytest.mark.cluster
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_kind_that_is_not_installed_is_left_out_with_a_sentence(

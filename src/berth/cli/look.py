@@ -15,7 +15,8 @@ from rich.table import Table
 from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
-from berth.views.every import EVERY
+from berth.views import PoolRow
+from berth.views.every import every
 from berth.views.explain import explain as explain_it
 
 T = TypeVar("T")
@@ -23,23 +24,35 @@ BAR = 20
 Kubeconfig = Annotated[
     Path | None, typer.Option(envvar="BERTH_KUBECONFIG", help="Else KUBECONFIG, else the in-cluster account.")
 ]
+ApiUrl = Annotated[
+    str,
+    typer.Option(
+        envvar=["BERTH_API_URL", "IPAM_API_URL"],
+        help="The IPAM-API, which knows how full vitistack's zones are.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON object a line.")]
 
 
-def pools(kubeconfig: Kubeconfig = None, json: Json = False) -> None:
+def pools(kubeconfig: Kubeconfig = None, api_url: ApiUrl = "", json: Json = False) -> None:
     """Every dialect's pools in one table, with how full they are."""
-    rows = _asked(kubeconfig, lambda client: _all(client, "pools"))
+    rows = _asked(kubeconfig, lambda client: _all(client, "pools", api_url))
     if json:
         _print_json(rows)
         return
     table = Table("dialect", "pool", "used", "total", "", "free", "", box=None)
     for row in rows:
-        full = row.used / row.total if row.total else 0.0
-        bar = "█" * round(full * BAR) + "░" * (BAR - round(full * BAR))
-        table.add_row(
-            row.dialect, row.name, str(row.used), _count(row.total), bar, _count(row.free), row.state
-        )
+        total, free = (_count(row.total), _count(row.free)) if row.total else ("", "")
+        table.add_row(row.dialect, row.name, _count(row.used), total, _bar(row), free, row.state)
     _console().print(table)
+
+
+def _bar(row: PoolRow) -> str:
+    """Never empty while something is used, and never full while something is free."""
+    if not row.total:
+        return ""
+    full = min(max(round(row.used / row.total * BAR), 1 if row.used else 0), BAR if not row.free else BAR - 1)
+    return "█" * full + "░" * (BAR - full)
 
 
 def leases(kubeconfig: Kubeconfig = None, json: Json = False) -> None:
@@ -58,14 +71,15 @@ def explain(
     what: Annotated[str, typer.Argument(help="KIND/NAME, for example ipclaim/c1 or service/web.")],
     namespace: Annotated[str, typer.Option("--namespace", "-n")] = "default",
     kubeconfig: Kubeconfig = None,
+    api_url: ApiUrl = "",
 ) -> None:
     """Why a claim, request or Service waits, or got what it got."""
-    found = _asked(kubeconfig, lambda client: explain_it(client, what, namespace))
+    found = _asked(kubeconfig, lambda client: explain_it(client, what, namespace, api_url))
     console = _console()
     console.print(f"{found.what} {found.answer}")
     for row in found.pools:
-        state = row.state or f"{_count(row.free)} of {_count(row.total)} free"
-        console.print(f"  {row.name}: {state}")
+        counted = f"{_count(row.free)} of {_count(row.total)} free" if row.total else f"{row.used} used"
+        console.print(f"  {row.name}: {', '.join(filter(None, (counted, row.state)))}")
     for event in found.events:
         console.print(f"  {event}")
 
@@ -95,8 +109,8 @@ def adopt(
         raise typer.Exit(1)
 
 
-async def _all(client: Client, question: str) -> list[Any]:
-    return [row for views in EVERY for row in await getattr(views, question)(client)]
+async def _all(client: Client, question: str, api_url: str = "") -> list[Any]:
+    return [row for views in every(api_url) for row in await getattr(views, question)(client)]
 
 
 def _asked(kubeconfig: Path | None, question: Callable[[Client], Awaitable[T]]) -> T:
@@ -118,4 +132,4 @@ def _count(number: int) -> str:
 
 
 def _console() -> Console:
-    return Console(soft_wrap=True, highlight=False)
+    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False)

@@ -29,7 +29,7 @@ def up(
         str, typer.Option(help="With --api-only: where; port 0 is any free one.")
     ] = "127.0.0.1:3000",
 ) -> None:
-    console = Console()
+    console = Console(emoji=False)  # an IPv6 address has colons
     run_until_stopped(up_api_only(console, listen) if api_only else stage_up(console))
 
 

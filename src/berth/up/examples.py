@@ -7,7 +7,7 @@ cannot be applied here is left out with a sentence, and the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,12 @@ from berth.kube.resource import Resource
 from berth.up.tables import LISTS
 
 Object = dict[str, Any]
-SETTLE_SECONDS = 15.0
+SETTLE_SECONDS = 60.0  # for slow machines; it ends when all are answered
 INSTALLED = Path(__file__).parents[1] / "examples"
 CHECKOUT = Path(__file__).parents[3] / "examples"
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 VIP_CLASS = "paas.org/vip"
+OLD = ("GroupSegmentMapping", "VirtualIP")
 INFRASTRUCTURE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Cluster"}
 
 
@@ -44,6 +45,11 @@ def objects(top: Path) -> list[Object]:
     brought = {_place(obj) for obj in found if obj["kind"] == "Cluster"}
     named = {(_place(obj)[0], _cluster_name(obj)) for obj in found if _cluster_name(obj)}
     return [*(_cluster(*place) for place in sorted(named - brought)), *found]
+
+
+def sorted_out(found: Sequence[Object]) -> tuple[list[Object], list[Object]]:
+    """What only an old cluster has, and the rest. Our webhooks refuse the first, so it is there before."""
+    return [obj for obj in found if obj["kind"] in OLD], [obj for obj in found if obj["kind"] not in OLD]
 
 
 def _claimed(obj: Object, dialect: str) -> Object:

@@ -65,13 +65,15 @@ async def up(console: Console) -> None:
             client = await stack.enter_async_context(Client(auth.load(cluster.kubeconfig)))
             await _install(client, crds)
             await client.create(NAMESPACES, _namespace(VITISTACK_NAMESPACE))
+            old, asked = examples.sorted_out(examples.objects(examples.directory()))
+            await Applying(client).all(old)
         async with asyncio.TaskGroup() as tasks:
             running: list[asyncio.Task[None]] = []
             with console.status("starting the IPAM-API and the operator"):
                 api = await _start_api(tasks, running, home)
                 await _start_operator(tasks, running, cluster, api)
             with console.status("applying the examples"):
-                left_out = await Applying(client).all(examples.objects(examples.directory()))
+                left_out = await Applying(client).all(asked)
                 await examples.settled(client)
             kubectl = Path(cluster.binaries["kubectl"])
             await tables.show(console, client, Stage(cluster.kubeconfig, kubectl, api, log_file, left_out))

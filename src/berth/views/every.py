@@ -1,7 +1,10 @@
-"""The views of every dialect that keeps its leases in the cluster."""
+"""The views of every dialect."""
 
 from __future__ import annotations
 
-from berth.views import Views, kubipam, metal3, vip
+from berth.views import Views, kubipam, metal3, vip, vitistack
 
-EVERY: tuple[Views, ...] = (metal3.VIEWS, kubipam.VIEWS, vip.VIEWS)
+
+def every(api_url: str = "") -> tuple[Views, ...]:
+    """`api_url`: where the IPAM-API is, which alone knows how full a zone is."""
+    return (metal3.VIEWS, kubipam.VIEWS, vip.VIEWS, vitistack.views(api_url))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from berth.dialects.vitistack import kinds as vitistack_kinds
 from berth.errors import NotFound, UserError
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.resource import Resource
-from berth.views import Object, PoolRow
-from berth.views.every import EVERY
+from berth.views import Object, PoolRow, vitistack
+from berth.views.every import every
 
 EVENTS = Resource("", "v1", "Event", "events")
 KINDS = {
@@ -30,7 +32,7 @@ class Explanation:
     events: list[str]
 
 
-async def explain(client: Client, what: str, namespace: str) -> Explanation:
+async def explain(client: Client, what: str, namespace: str, api_url: str = "") -> Explanation:
     kind, _, name = what.partition("/")
     if kind.lower() not in KINDS or not name:
         raise UserError(f"write KIND/NAME with a kind out of {', '.join(KINDS)}, not {what!r}.")
@@ -39,12 +41,19 @@ async def explain(client: Client, what: str, namespace: str) -> Explanation:
         obj = await client.get(resource, name, namespace)
     except NotFound:
         raise UserError(f"there is no {resource.kind} {namespace}/{name}.") from None
+    if resource.kind == "Service" and vitistack.is_ours(obj):
+        dialect = vitistack.NAME
+    answer = _of_zone(obj) if dialect == vitistack.NAME else _answer(obj)
+    pools = [row for views in every(api_url) if views.dialect == dialect for row in await views.pools(client)]
+    chosen = [row for row in pools if _considered(row, obj, dialect)]
+    return Explanation(f"{resource.kind} {namespace}/{name}", answer, chosen, await _events(client, obj))
+
+
+def _considered(row: PoolRow, obj: Object, dialect: str) -> bool:
+    if dialect == vitistack.NAME:
+        return row.name.partition("/")[0] == vitistack.zone_of(obj)
     wanted = _pool_names(obj)
-    pools = [row for views in EVERY if views.dialect == dialect for row in await views.pools(client)]
-    chosen = [row for row in pools if not wanted or row.name in wanted]
-    return Explanation(
-        f"{resource.kind} {namespace}/{name}", _answer(obj), chosen, await _events(client, obj)
-    )
+    return not wanted or row.name in wanted
 
 
 def _pool_names(obj: Object) -> set[str]:
@@ -67,6 +76,17 @@ def _answer(obj: Object) -> str:
         if condition.get("status") == "False" or condition.get("type") == "berth.dev/AddressAllocated":
             return f"waits: {condition.get('reason')}, {condition.get('message', '')}".rstrip(", ")
     return "has no answer yet; is the operator running with its dialect?"
+
+
+def _of_zone(service: Object) -> str:
+    """What the IPAM-API gave is in the annotations; whether MetalLB serves it, in the status."""
+    zone = vitistack.zone_of(service)
+    given = meta.annotations(service).get(vitistack_kinds.ADDRESSES, "")
+    if not given:
+        return f"waits: the IPAM-API has given it no address of zone {zone} yet"
+    if _given(service.get("status") or {}):
+        return f"has {given} of zone {zone}"
+    return f"was given {given} of zone {zone}; MetalLB does not serve it yet, if there is one"
 
 
 def _given(status: Object) -> str:

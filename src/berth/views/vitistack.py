@@ -1,0 +1,163 @@
+"""LoadBalancer Services with an address from the IPAM-API: their annotations are what the cluster knows.
+
+A zone is shared by many clusters, so how full it is only the IPAM-API can say: its metrics do, where its
+address is known. Without it a zone shows what this cluster holds of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from berth.dialects.vitistack import kinds, wish
+from berth.dialects.vitistack.words import No
+from berth.errors import NotFound, UserError
+from berth.kube import meta
+from berth.kube.client import Client
+from berth.net import Address
+from berth.settings import Settings
+from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
+
+NAME = "vitistack"
+ASK_SECONDS = 10.0
+DEFAULTS = Settings()
+SERIES = {"berth_zone_addresses": "total", "berth_zone_addresses_used": "used"}
+SERIES |= {"berth_zone_addresses_free": "free"}
+
+
+def is_ours(service: Object) -> bool:
+    """A LoadBalancer with an annotation of this dialect: its webhooks write them on every one they admit."""
+    load_balancer = (service.get("spec") or {}).get("type") == "LoadBalancer"
+    return load_balancer and any(key.startswith(kinds.PREFIX) for key in meta.annotations(service))
+
+
+def zone_of(service: Object) -> str:
+    return meta.annotations(service).get(kinds.ZONE, DEFAULTS.vitistack_zone)
+
+
+async def _services(client: Client) -> list[Object]:
+    return [service for service in await objects(client, kinds.SERVICE) if is_ours(service)]
+
+
+def _held(services: Iterable[Object]) -> list[tuple[Object, Address]]:
+    return [(one, address) for one in services for address in wish.listed(meta.annotations(one))]
+
+
+# Pools and leases
+
+
+def views(api_url: str = "") -> Views:
+    async def pools(client: Client) -> list[PoolRow]:
+        held = _held(await _services(client))
+        return await _asked_zones(api_url) if api_url else _zones_seen(held)
+
+    return Views(NAME, pools, leases, findings)
+
+
+def _zones_seen(held: list[tuple[Object, Address]]) -> list[PoolRow]:
+    different = {(zone_of(service), address) for service, address in held}
+    counted = Counter(f"{zone}/ipv{int(address.family)}" for zone, address in different)
+    state = "in this cluster; --api-url tells of all"
+    return [PoolRow(NAME, zone, 0, used, 0, state) for zone, used in sorted(counted.items())]
+
+
+async def _asked_zones(api_url: str) -> list[PoolRow]:
+    root = api_url.rstrip("/").removesuffix("/v2")
+    try:
+        timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{root}/metrics") as answer,
+        ):
+            answer.raise_for_status()
+            return _zone_rows(await answer.text())
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise UserError(f"the IPAM-API at {root} does not tell how full its zones are: {error}.") from None
+
+
+def _zone_rows(series: str) -> list[PoolRow]:
+    found: dict[str, dict[str, int]] = {}
+    for family in text_string_to_metric_families(series):
+        if family.name in SERIES:
+            for sample in family.samples:
+                zone = f"{sample.labels['zone']}/ipv{sample.labels['family'].removeprefix('ipv')}"
+                found.setdefault(zone, {})[SERIES[family.name]] = int(sample.value)
+    return [PoolRow(NAME, zone, **counts, state="") for zone, counts in sorted(found.items())]
+
+
+async def leases(client: Client) -> list[LeaseRow]:
+    return [
+        LeaseRow(NAME, wish.host(address), f"Service {name_of(service)}", zone_of(service))
+        for service, address in _held(await _services(client))
+    ]
+
+
+# Adoption
+
+
+async def findings(client: Client) -> list[Finding]:
+    services = sorted(
+        await _services(client), key=lambda one: (one["metadata"]["creationTimestamp"], name_of(one))
+    )
+    keys: dict[Address, tuple[str, str]] = {}
+    return [
+        Finding(NAME, f"Service {name_of(service)}", await _problem(client, service, keys))
+        for service in services
+    ]
+
+
+async def _problem(client: Client, service: Object, keys: dict[Address, tuple[str, str]]) -> str:
+    """`keys` has, for each address seen, the oldest Service and its key for sharing."""
+    return (
+        _left_alone(service)
+        or _unreadable(service)
+        or _clash(service, keys)
+        or await _without_secret(client, service)
+    )
+
+
+def _left_alone(service: Object) -> str:
+    of_class = service["spec"].get("loadBalancerClass") or ""
+    if service["metadata"]["namespace"] in DEFAULTS.vitistack_excluded:
+        return "its namespace is left alone; see --vitistack-excluded"
+    if of_class not in DEFAULTS.vitistack_classes:
+        return f"its class {of_class} is served only with --vitistack-classes"
+    return ""
+
+
+def _unreadable(service: Object) -> str:
+    annotations = meta.annotations(service)
+    try:
+        wish.read_addresses(annotations.get(kinds.ADDRESSES, ""), name_of(service))
+    except No as no:
+        return no.message
+    if wish.terms_or_none(annotations) is None:
+        return "its retention or its deny-external-cleanup is no value; correct the annotation"
+    return ""
+
+
+def _clash(service: Object, keys: dict[Address, tuple[str, str]]) -> str:
+    key = meta.annotations(service).get(kinds.SHARING_KEY, "")
+    for address in wish.listed(meta.annotations(service)):
+        other, theirs = keys.setdefault(address, (name_of(service), key))
+        if other != name_of(service) and (not key or key != theirs):
+            return (
+                f"has {address} as Service {other}, with another key for sharing: MetalLB serves one of them"
+            )
+    return ""
+
+
+async def _without_secret(client: Client, service: Object) -> str:
+    named = meta.annotations(service).get(kinds.SECRET_NAME, kinds.DEFAULT_SECRET)
+    own = named != kinds.DEFAULT_SECRET
+    namespace = service["metadata"]["namespace"] if own else DEFAULTS.vitistack_namespace
+    try:
+        secret = await client.get(kinds.SECRET, named, namespace)
+    except NotFound:
+        return f"its Secret {namespace}/{named} is missing: without it the address cannot be given back"
+    if kinds.SECRET_KEY not in (secret.get("data") or {}):
+        return f"its Secret {namespace}/{named} has no key {kinds.SECRET_KEY!r}"
+    return ""
