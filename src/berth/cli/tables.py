@@ -35,7 +35,7 @@ def print_table(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None
         table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console()
+    console = Console(emoji=False, markup=False)  # 2a05:1234:: is an address, not a picture
     # A narrow terminal must not cut an address; a pipe has no width at all.
     console.width = max(console.width, 200)
     console.print(table)
