@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
+from tests.central.faults.telling import A, B, report, two_operators
 from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, Options, Reply, World, request_body
 
 from berth.central.client import Access, ApiClient, Ask, Inventory
@@ -14,20 +15,14 @@ from berth.central.settings import Limits
 from berth.errors import ApiRefused
 from berth.leasing.holders import Identity
 from berth.store.clusters import Order, release_cluster
-from berth.store.operators import all_frozen
 from berth.store.secrets import Secret
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
-A, B, C = "83.118.168.10/32", "83.118.168.11/32", "83.118.168.12/32"
+C = "83.118.168.12/32"
 
 
 def listed(service: str, address: str, **changes: Any) -> dict[str, Any]:
     return request_body(service, address=address, **changes)
-
-
-async def report(world: World, sequence: int, *items: dict[str, Any], **changes: Any) -> Reply:
-    body = {"cluster_id": CLUSTER, "epoch": "one", "sequence": sequence, "addresses": list(items)}
-    return await world.send("POST", "/v2/inventory", body | changes)
 
 
 def addresses(reply: Reply, kind: str) -> list[str]:
@@ -118,31 +113,7 @@ async def test_guesses_in_reports_are_slowed_down_too(start: Start) -> None:
 
 async def test_t25_while_two_operators_speak_for_a_cluster_nothing_of_it_is_released(start: Start) -> None:
     """T25, the API's part: releases, rotations and cluster releases wait; in every replica."""
-    async with start() as world, start() as replica:
-        for name, address in (("a", A), ("b", B)):
-            await world.post(name, address=address)
-        both = (listed("a", A), listed("b", B))
-        assert not (await report(world, 7, *both, epoch="original")).body["frozen"]
-        assert (await report(world, 1, *both, epoch="copy")).body["frozen"]
-        for one in (world, replica):
-            refused = await one.delete("a", address=A)
-            assert (refused.status, refused.body["reason"]) == (409, "ClusterFrozen")
-            rotated = await one.post("a", address=A, new_secret=OTHER_SECRET)
-            assert (rotated.status, rotated.body["reason"]) == (409, "ClusterFrozen")
-            assert (await one.release_cluster()).status == 409
-            assert (await one.post("a", address=A, retention=3)).status == 200
-        await world.sweep()
-        assert await all_frozen(world.ledger.engine) == [CLUSTER]
-        assert world.api.metrics.registry.get_sample_value("berth_clusters_frozen") == 1
-        for address in (A, B):
-            assert all(entry.active for entry in (await world.entries(address)).values())
-        for one in (world, replica):
-            one.advance(seconds=80)  # the copy goes on, the original is silent …
-        await report(world, 2, *both, epoch="copy")
-        assert (await replica.delete("a", address=A)).status == 409
-        for one in (world, replica):
-            one.advance(seconds=20)  # … for one and a half heartbeats
-        assert (await replica.delete("a", address=A)).status == 200
+    await two_operators(start)
 
 
 async def test_a_successor_need_not_wait_for_one_that_said_it_leaves(world: World) -> None:

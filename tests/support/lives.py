@@ -26,14 +26,19 @@ class Life:
     pid: int
     port: int
     session: aiohttp.ClientSession
+    silent: bool = False  # a request got no answer; a dying process may look alive a moment longer than that
 
     async def ask(self, method: str, service: str, **changes: Any) -> Reply | None:
         path = "/v2/address" if method == "POST" else "/v2/service"
+        return await self.send(method, path, request_body(service, **changes))
+
+    async def send(self, method: str, path: str, body: Any, **headers: str) -> Reply | None:
         url = f"http://127.0.0.1:{self.port}{path}"
         try:
-            async with self.session.request(method, url, json=request_body(service, **changes)) as response:
+            async with self.session.request(method, url, json=body, headers=headers) as response:
                 return Reply(response.status, await response.json())
         except (aiohttp.ClientError, OSError):
+            self.silent = True
             return None
 
     @property
@@ -49,14 +54,14 @@ class Life:
 class Lives:
     def __init__(self, process: subprocess.Popen[str], database: str, pepper: Path) -> None:
         self._process = process
-        self._database = database
-        self._pepper = pepper
+        self._order = {"database": database, "pepper": str(pepper)}
         self._started: list[Life] = []
 
-    def start(self, session: aiohttp.ClientSession, at: int = 0, *, writes: bool = False) -> Life:
+    def start(self, session: aiohttp.ClientSession, at: int = 0, **how: Any) -> Life:
+        """`how`: writes, power, plant, as `mortal.py` tells."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = {"database": self._database, "pepper": str(self._pepper), "at": at, "writes": writes}
+        order = {**self._order, "at": at, **how}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())

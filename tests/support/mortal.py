@@ -4,8 +4,9 @@ child per life:
     python -m tests.support.mortal      reads lines {"database": …, "pepper": …, "at": 7, "writes": false}
 
 and answers each with the child's pid and port. `at` counts the steps of transactions (0: live on); with
-`writes` it counts SQLite's own writes to its files instead. The child dies by SIGKILL, as in a crash:
-nothing is tidied up.
+`writes` it counts SQLite's own writes to its files instead, and with `power` its writes and syncs, keeping
+account of what is safe on disk (`power.py`). `plant` names a bug this life has. The child dies by SIGKILL, as
+in a crash: nothing is tidied up.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.central import running
+from aiohttp import web
+from tests.support.central import World, running
+from tests.support.power import watch_files
 
 from berth import log
+from berth.central import answers
+from berth.central.app import Visit
+from berth.store.engine import sqlite_path
 from berth.store.postgres import Postgres, PostgresTransaction
 from berth.store.sqlite import Sqlite, SqliteTransaction
 
@@ -101,13 +107,37 @@ def plant_in_writes(countdown: Countdown) -> None:
 SET_SYSTEM_CALL = 2 + 3 + 12 + 1
 
 
+def plant_bug(name: str) -> None:
+    from tests.central.faults.plants import PLANTS  # only where one is asked for
+
+    PLANTS[name](setattr)
+
+
 async def live(order: dict[str, Any]) -> None:
+    countdown = Countdown(0)
+    if order.get("plant"):
+        plant_bug(order["plant"])
+    if order.get("power"):
+        watch_files(sqlite_path(order["database"]), lambda: countdown.step())
     async with running(order["database"], Path(order["pepper"])) as world:
-        if order.get("at"):
-            countdown = Countdown(order["at"])
-            (plant_in_writes if order.get("writes") else plant_in_transactions)(countdown)
+        countdown = Countdown(order.get("at", 0))
+        if order.get("writes"):
+            plant_in_writes(countdown)
+        elif not order.get("power"):
+            plant_in_transactions(countdown)
+        serve_sweeps(world)
         say({"pid": os.getpid(), "port": int(world.url.rpartition(":")[2])})
         await asyncio.get_running_loop().create_future()
+
+
+def serve_sweeps(world: World) -> None:
+    """Sweeps happen when a test asks for one, so that every life has the same steps."""
+
+    async def sweep(_: Visit) -> web.Response:
+        swept = await world.sweep()
+        return answers.json(200, {"freed": swept.addresses, "held_back": swept.held_back})
+
+    world.api._routes["/sweep"] = {"POST": sweep}
 
 
 def say(answer: dict[str, Any]) -> None:

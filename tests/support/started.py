@@ -128,8 +128,10 @@ def start_api(
 
 
 @contextmanager
-def api_process(folder: Path, *flags: str, env: dict[str, str] | None = None) -> Iterator[ApiProcess]:
-    one = start_api(folder, *flags, env=env)
+def api_process(
+    folder: Path, *flags: str, program: str = PROGRAM, env: dict[str, str] | None = None
+) -> Iterator[ApiProcess]:
+    one = start_api(folder, *flags, program=program, env=env)
     try:
         yield one
     finally:

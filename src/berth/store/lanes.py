@@ -21,8 +21,39 @@ WAITING = 10_000  # wishes in one lane before newcomers are sent away
 
 @dataclass(slots=True)
 class Lane:
+    pool: str | None  # whose wishes these are; None: any pool's
     waiting: deque[tuple[Wish, asyncio.Future[Answer]]] = field(default_factory=deque)
     busy: bool = False
+
+
+class Group:
+    """The wishes of one transaction. They are taken from the lane only once it has the lock: whoever
+    arrives while it waits is settled with the others, and not in a transaction of its own.
+    """
+
+    def __init__(self, lane: Lane) -> None:
+        self.pool = lane.pool
+        self._lane = lane
+        self._taken: list[tuple[Wish, asyncio.Future[Answer]]] = []
+
+    def wishes(self) -> list[Wish]:
+        """The same ones each time; none when all who waited have given up: nobody would take an address."""
+        waiting = self._lane.waiting
+        while not self._taken and waiting:
+            taken = [waiting.popleft() for _ in range(min(LIMIT, len(waiting)))]
+            self._taken = [(wish, answer) for wish, answer in taken if not answer.done()]
+        return [wish for wish, _ in self._taken]
+
+    def answer(self, answers: Sequence[Answer]) -> None:
+        for (_, future), answer in zip(self._taken, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+    def fail(self, cause: Exception) -> None:
+        self.wishes()  # who waits for a database that cannot even begin is told as well
+        for _, future in self._taken:
+            if not future.done():
+                future.set_exception(cause)
 
 
 class Lanes:
@@ -31,18 +62,19 @@ class Lanes:
     def __init__(
         self,
         tasks: asyncio.TaskGroup,
-        settle: Callable[[Sequence[Wish]], Awaitable[list[Answer]]],
+        settle: Callable[[Group], Awaitable[list[Answer]]],
         *,
         one_lane: bool,
     ) -> None:
         self._tasks = tasks
         self._settle = settle
         self._one_lane = one_lane
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str | None, Lane] = {}
         self._loop = asyncio.get_running_loop()
 
     def submit(self, wish: Wish) -> asyncio.Future[Answer]:
-        lane = self._lanes.setdefault("" if self._one_lane else wish.pool, Lane())
+        key = None if self._one_lane else wish.pool
+        lane = self._lanes.get(key) or self._lanes.setdefault(key, Lane(key))
         if len(lane.waiting) >= WAITING:
             raise StoreDown("too many requests wait for the database")
         answer: asyncio.Future[Answer] = self._loop.create_future()
@@ -64,23 +96,12 @@ class Lanes:
             lane.busy = False
 
     async def _next_group(self, lane: Lane) -> None:
-        # Whoever gave up waiting before its turn came is left out: nobody would take the address.
-        group = [lane.waiting.popleft() for _ in range(min(LIMIT, len(lane.waiting)))]
-        group = [(wish, answer) for wish, answer in group if not answer.done()]
-        if not group:
-            return
+        group = Group(lane)
         try:
-            answers = await self._settle([wish for wish, _ in group])
+            answers = await self._settle(group)
         except Exception as cause:
-            self._fail([answer for _, answer in group], cause)
+            if not isinstance(cause, StoreDown):
+                log.get("berth.store").error("a group of wishes failed", error=type(cause).__name__)
+            group.fail(cause)
             return
-        for (_, future), answer in zip(group, answers, strict=True):
-            if not future.done():
-                future.set_result(answer)
-
-    def _fail(self, futures: Sequence[asyncio.Future[Answer]], cause: Exception) -> None:
-        if not isinstance(cause, StoreDown):
-            log.get("berth.store").error("a group of wishes failed", error=type(cause).__name__)
-        for future in futures:
-            if not future.done():
-                future.set_exception(cause)
+        group.answer(answers)

@@ -10,7 +10,7 @@ administrator or a clock does (cluster release, sweep, undo, …) is in files of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from berth import log
@@ -19,7 +19,7 @@ from berth.leasing.model import Pool
 from berth.leasing.usage import Usage
 from berth.store.book import Book, Rules
 from berth.store.engine import Engine, Transaction
-from berth.store.lanes import Lanes
+from berth.store.lanes import Group, Lanes
 from berth.store.memory import Memory
 from berth.store.wishes import Answer, Wish, family_of, zone_of
 
@@ -87,26 +87,26 @@ class Ledger:
     def usage(self) -> dict[str, Usage]:
         return self.memory.usage()
 
-    async def _settle(self, wishes: Sequence[Wish]) -> list[Answer]:
+    async def _settle(self, group: Group) -> list[Answer]:
         """One group, tried again when the picture was wrong or the connection was cut: wishes are
         idempotent.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await self._settle_once(wishes)
+                return await self._settle_once(group)
             except (Taken, StoreDown) as cause:
                 if isinstance(cause, Taken):
-                    self.memory.forget({wish.pool for wish in wishes})
+                    self.memory.forget({wish.pool for wish in group.wishes()})
                 if attempt == ATTEMPTS:
                     raise StoreDown(str(cause)) from cause
                 log.get("berth.store").warning("settling again", cause=cause.reason, attempt=attempt)
         raise AssertionError("unreachable")
 
-    async def _settle_once(self, wishes: Sequence[Wish]) -> list[Answer]:
+    async def _settle_once(self, group: Group) -> list[Answer]:
         book: Book | None = None
         try:
             async with self.engine.transaction() as tx:
-                book, answers, revisions = await self._settle_in(tx, wishes)
+                book, answers, revisions = await self._settle_in(tx, group)
         except BaseException:
             # Not committed, or not known to be: let go in memory and see from the revision what happened.
             # Where others write too, they may have been quicker than this line; then only reading anew helps.
@@ -118,10 +118,10 @@ class Ledger:
         self.memory.committed(revisions, book.epoch)
         return answers
 
-    async def _settle_in(
-        self, tx: Transaction, wishes: Sequence[Wish]
-    ) -> tuple[Book, list[Answer], dict[str, int]]:
-        locked = await tx.lock(sorted({wish.pool for wish in wishes}))
+    async def _settle_in(self, tx: Transaction, group: Group) -> tuple[Book, list[Answer], dict[str, int]]:
+        pools = [group.pool] if group.pool else sorted({wish.pool for wish in group.wishes()})
+        locked = await tx.lock(pools)
+        wishes = group.wishes()
         await self.memory.catch_up(tx, locked.revisions)
         book = Book(locked.now, self.rules, self.memory, self.memory.epoch)
         try:

@@ -18,6 +18,8 @@ from berth.store.wishes import Refused, family_of
 
 NEWCOMER = "(newcomer)"
 UNKNOWN = -1
+FEED = """SELECT address, effect, (SELECT min(id) FROM history) FROM history
+WHERE pool = $1 AND id > $2 AND effect <> 0 ORDER BY id"""
 
 
 class Memory:
@@ -75,11 +77,10 @@ class Memory:
 
     async def _catch_up(self, tx: Transaction, key: str, revision: int) -> None:
         since = self.revisions.get(key, UNKNOWN)
-        oldest = await tx.rows("SELECT min(id) FROM history")
-        if since == UNKNOWN or revision < since or (oldest[0][0] or 0) > since + 1:
+        found = [] if since == UNKNOWN or revision < since else await tx.rows(FEED, key, since)
+        if not found or found[0][2] > since + 1:  # unknown, restored, or part of the way is pruned
             return await self.load(tx, [key])
-        feed = "SELECT address, effect FROM history WHERE pool = $1 AND id > $2 AND effect <> 0 ORDER BY id"
-        for address, effect in await tx.rows(feed, key, since):
+        for address, effect, _ in found:
             self.apply(key, address, effect)
         self.revisions[key] = revision
         return None

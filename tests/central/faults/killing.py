@@ -1,0 +1,155 @@
+"""Servers killed at every step, and machines that lose their power. What was acknowledged stays, nothing is
+lost or double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+from tests.support import power
+from tests.support.central import CLUSTER, OTHER_SECRET, SECRET, Reply, request_body
+from tests.support.lives import Life, Lives
+
+from berth.store.engine import Engine, connect, sqlite_path
+from berth.store.looking import Record, all_records
+from berth.store.migrate import migrate
+from berth.store.secrets import Secret, load_pepper
+
+
+async def scenario(life: Life, tag: str) -> dict[str, str]:
+    """Register, join, update, release and register again; returns what was acknowledged: service →
+    address.
+    """
+    acknowledged: dict[str, str] = {}
+
+    async def ask(method: str, name: str, **changes: object) -> Reply | None:
+        reply = await life.ask(method, f"{tag}-{name}", **changes)
+        if reply is not None and reply.status == 200 and method == "POST":
+            acknowledged[f"{tag}-{name}"] = reply.address
+        return reply
+
+    first = await ask("POST", "a")
+    if first is None:
+        return acknowledged
+    for step in (
+        ("POST", "b", {"address": first.address}),
+        ("POST", "a", {"retention": 7}),
+        ("DELETE", "b", {"address": first.address, "retention": 3}),
+        ("POST", "c", {"pending": True}),
+        ("POST", "c", {}),
+    ):
+        if await ask(step[0], step[1], **step[2]) is None:
+            return acknowledged
+    await leave_and_sweep(life, tag, first.address)
+    return acknowledged
+
+
+async def leave_and_sweep(life: Life, tag: str, address: str) -> None:
+    """Somebody who is not missed comes and goes; then the cleaner; then a report of what is there."""
+    gone = await life.ask("POST", f"{tag}-gone")
+    if gone is None or await life.ask("DELETE", f"{tag}-gone", address=gone.address) is None:
+        return
+    if await life.send("POST", "/sweep", {}) is None:
+        return
+    listed = [request_body(f"{tag}-a", address=address, retention=7)]
+    body = {"cluster_id": CLUSTER, "epoch": tag, "sequence": 1, "heartbeat_seconds": 1, "leaving": True}
+    await life.send("POST", "/v2/inventory", {**body, "addresses": listed})
+
+
+async def records(engine: Engine) -> dict[str, Record]:
+    async with engine.snapshot() as tx:
+        return {record.address.address: record async for record in all_records(tx)}
+
+
+def check(found: dict[str, Record], acknowledged: dict[str, str]) -> None:
+    """I3: what was answered is there. I2: every address has a holder. I1: no holder is on two addresses."""
+    on: dict[str, list[str]] = {}
+    for address, record in found.items():
+        assert record.holders, f"I2: {address} has no holder"
+        for row in record.holders:
+            on.setdefault(row.entry.identity.service_name, []).append(address)
+    assert all(len(addresses) == 1 for addresses in on.values()), "I1: a holder is on two addresses"
+    for service, address in acknowledged.items():
+        assert on.get(service) == [address.partition("/")[0]], f"I3: {service} had {address}"
+
+
+async def kill_through(run: Lives, engine: Engine, deaths: int, first: int = 1, **how: Any) -> int:
+    """Lives that die at the first step, the second, and so on until one survives the whole scenario; then
+    from the start again, until so many have died. Returns how many steps the scenario has.
+    """
+    acknowledged: dict[str, str] = {}
+    died, step, steps = 0, first - 1, 0
+    async with aiohttp.ClientSession() as session:
+        while died < deaths or not steps:
+            step += 1
+            life = run.start(session, step, **how)
+            acknowledged |= await scenario(life, f"s{died}-{step}")
+            life.kill()
+            check(await records(engine), acknowledged)
+            died += life.silent
+            if not life.silent:
+                steps, step = max(steps, step - 1), 0
+    return steps
+
+
+@asynccontextmanager
+async def opened(database: str) -> AsyncIterator[Engine]:
+    engine = await connect(database)
+    try:
+        await migrate(engine)
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def cut_through(run: Lives, database: str, cuts: int, **how: Any) -> int:
+    """The power goes at the first write or sync, the second, and so on; returns how many writes were lost.
+    Nobody else has the file open meanwhile: a machine without power has no processes.
+    """
+    acknowledged: dict[str, str] = {}
+    random, lost, step, done = Random(cuts), 0, 0, 0
+    async with aiohttp.ClientSession() as session:
+        while done < cuts:
+            step += 1
+            life = run.start(session, step, power=True, **how)
+            acknowledged |= await scenario(life, f"s{done}-{step}")
+            life.kill()
+            lost += power.cut(sqlite_path(database), random)
+            async with opened(database) as engine:
+                check(await records(engine), acknowledged)
+                await whole(engine)
+            done += life.silent
+            step = step if life.silent else 0
+    return lost
+
+
+async def whole(engine: Engine) -> None:
+    async with engine.snapshot() as tx:
+        assert [tuple(row) for row in await tx.rows("PRAGMA integrity_check")] == [("ok",)]
+
+
+async def rotate_through(run: Lives, engine: Engine, pepper_file: Path, rotations: int, **how: Any) -> None:
+    """A server dies at some step of a rotation; afterwards one secret is right, and repeating it succeeds."""
+    async with aiohttp.ClientSession() as session:
+        for step in range(1, rotations + 1):
+            name = f"r{step}"
+            life = run.start(session)
+            reply = await life.ask("POST", name)
+            assert reply is not None
+            life.kill()
+            dying = run.start(session, step % 25 + 1, **how)
+            answer = await dying.ask("POST", name, address=reply.address, new_secret=OTHER_SECRET)
+            dying.kill()
+            pepper = load_pepper(pepper_file, create=False)
+            seal = (await records(engine))[reply.address.partition("/")[0]].address.seal
+            accepted = [one for one in (SECRET, OTHER_SECRET) if pepper.opens(Secret(one), seal)]
+            assert len(accepted) == 1, f"I3: {accepted} are accepted"
+            assert answer is None or accepted == [OTHER_SECRET]
+            again = await run.start(session).ask("POST", name, address=reply.address, new_secret=OTHER_SECRET)
+            assert again is not None
+            assert again.status == 200
