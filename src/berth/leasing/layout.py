@@ -24,9 +24,16 @@ def _ground(pool: Pool, family: Family) -> Ground:
     if pool.strategy in (Strategy.BEST_FIT, Strategy.ROUND_ROBIN):
         area = RangeSet(item for item in pool.ranges if item.family == family)
         return Blockwise(family, area.minus(barred))
-    shares = shared_out([Piece(rank, item) for rank, item in enumerate(pool.ranges) if item.family == family])
+    shares = [share for share in shares_of(pool) if share.range.family == family]
     pieces = [Piece(share.rank, part) for share in shares for part in barred.gaps(share.range)]
     return Ranked(family, pieces, pool.ranges)
+
+
+def shares_of(pool: Pool) -> Iterator[Piece]:
+    """What each range of a pool has for itself."""
+    ranked = [Piece(rank, item) for rank, item in enumerate(pool.ranges)]
+    for family in dict.fromkeys(item.family for item in pool.ranges):
+        yield from shared_out([piece for piece in ranked if piece.range.family == family])
 
 
 def shared_out(ranges: list[Piece]) -> Iterator[Piece]:

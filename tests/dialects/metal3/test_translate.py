@@ -133,3 +133,26 @@ def test_a_pool_as_the_engine_sees_it() -> None:
 def test_a_pool_that_cannot_be_read_is_named() -> None:
     with pytest.raises(InvalidText):
         read_pool(pool("pool", ranged({"start": "foo"})))
+
+
+ENTRY = st.tuples(st.integers(0, 60), st.integers(0, 20), st.sampled_from(["10.0.0.{}", "fd00::{:x}"]))
+
+
+@given(st.lists(ENTRY, max_size=8), st.integers(0, 90), st.sampled_from(["10.0.0.{}", "fd00::{:x}"]))
+def test_the_first_entry_that_has_an_address_decides_what_goes_with_it(
+    entries: list[tuple[int, int, str]], value: int, text: str
+) -> None:
+    """Entries from before us may overlap, lie in each other, and mix families."""
+    pools = [
+        {"start": form.format(start), "end": form.format(start + size), "gateway": form.format(200 + rank)}
+        for rank, (start, size, form) in enumerate(entries)
+    ]
+    found = read_pool(pool("pool", {"namePrefix": "p", "pools": pools})).netconfig_of(
+        parse_block(text.format(value))
+    )
+    hit = (
+        entry["gateway"]
+        for entry, (start, size, form) in zip(pools, entries, strict=True)
+        if form == text and start <= value <= start + size
+    )
+    assert found.gateway == next(hit, None)

@@ -7,14 +7,16 @@ a pool can never hand out an address which it later calls out of bounds.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from berth.errors import InvalidText
 from berth.leasing.decide import Refusal
+from berth.leasing.layout import shares_of
 from berth.leasing.model import Pool, Reason, Strategy
-from berth.net import Address, Block, Range, parse_address, parse_block
+from berth.net import Address, Block, Family, Range, parse_address, parse_block
 
 Object = dict[str, Any]
 NAME_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*-*")
@@ -40,28 +42,27 @@ class Netconfig:
     dns_servers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry of `spec.pools`: its addresses, if any, and what goes with them."""
+class Share(NamedTuple):
+    """Addresses that an entry of `spec.pools` has for itself, and what goes with them."""
 
-    range: Range | None
+    range: Range
     netconfig: Netconfig
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """An IPPool's spec, read once: the pool as the engine sees it and the entries in order."""
+    """An IPPool's spec, read once: the pool as the engine sees it, and shares in the order of addresses."""
 
     pool: Pool
-    entries: tuple[Entry, ...]
+    shares: tuple[Share, ...]
     name_prefix: str
     netconfig: Netconfig = Netconfig(None, None, ())  # of the pool as a whole
 
     def netconfig_of(self, block: Block) -> Netconfig:
         """The first entry that contains the address decides, also for requested and pre-allocated ones."""
-        for entry in self.entries:
-            if entry.range is not None and contains(entry.range, block):
-                return entry.netconfig
+        at = bisect_right(self.shares, (block.family, block.first), key=_place) - 1
+        if at >= 0 and contains(self.shares[at].range, block):
+            return self.shares[at].netconfig
         return self.netconfig
 
     def address_name(self, block: Block) -> str:
@@ -71,15 +72,16 @@ class PoolSpec:
 def read_pool(obj: Object) -> PoolSpec:
     """Raises InvalidText, naming the field, where admission was bypassed."""
     spec = obj.get("spec") or {}
-    entries = tuple(_entry(spec, entry) for entry in spec.get("pools") or ())
+    ranges, netconfigs = _entries(spec)
     meta = obj["metadata"]
     pool = Pool(
         name=f"{meta.get('namespace', '')}/{meta['name']}",
-        ranges=tuple(entry.range for entry in entries if entry.range is not None),
+        ranges=ranges,
         reservations={name: parse_block(text) for name, text in (spec.get("preAllocations") or {}).items()},
         strategy=Strategy.RANDOM if spec.get("allocationStrategy") == "random" else Strategy.FIRST,
     )
-    return PoolSpec(pool, entries, spec.get("namePrefix", ""), _netconfig(spec, {}))
+    shares = sorted((Share(piece.range, netconfigs[piece.rank]) for piece in shares_of(pool)), key=_place)
+    return PoolSpec(pool, tuple(shares), spec.get("namePrefix", ""), _netconfig(spec, {}))
 
 
 def entry_range(entry: Mapping[str, Any]) -> Range | None:
@@ -147,14 +149,21 @@ def wanted(text: str) -> Block | None:
     return Block(address.family, address.value, address.family.width)
 
 
+def _place(share: Share) -> tuple[Family, int]:
+    return share.range.family, share.range.first
+
+
 def _after(address: Address) -> Address | None:
     """The next address; None behind the last one there is."""
     last = address.value == (1 << address.family.width) - 1
     return None if last else Address(address.family, address.value + 1)
 
 
-def _entry(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> Entry:
-    return Entry(entry_range(entry), _netconfig(spec, entry))
+def _entries(spec: Mapping[str, Any]) -> tuple[tuple[Range, ...], tuple[Netconfig, ...]]:
+    """The entries that have addresses: their ranges, and what goes with them."""
+    entries = [(entry_range(entry), entry) for entry in spec.get("pools") or ()]
+    ranges = tuple(found for found, _ in entries if found is not None)
+    return ranges, tuple(_netconfig(spec, entry) for found, entry in entries if found is not None)
 
 
 def _netconfig(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> Netconfig:
