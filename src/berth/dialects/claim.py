@@ -20,7 +20,7 @@ from berth.control.cache import Cache
 from berth.control.events import Recorder
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.pool import Desk
-from berth.errors import Conflict, Invalid, NotFound, Taken
+from berth.errors import NotFound, Taken
 from berth.kube import meta, patch
 from berth.kube.client import Client, PatchKind
 from berth.kube.meta import Object, Ref
@@ -262,9 +262,6 @@ class ClaimLife:
         except NotFound:
             cache.bury(claim)
             return claim
-        except Invalid as error:
-            # The list or the object itself changed under us: look again, as after any lost race.
-            raise Conflict(409, error.message) from error
         if meta.is_deleting(claim) and not meta.finalizers(claim):
             cache.bury(claim)
         else:

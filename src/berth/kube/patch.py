@@ -2,8 +2,8 @@
 
 Merge patches (RFC 7386) for what we own alone, guarded by the resource version where a lost update would
 hurt. JSON patches (RFC 6902) for lists which others edit too: they name what they expect to find with
-`test`, so they need no resource version and still cannot undo another writer's change. A failed `test`
-comes back as `Invalid`, a failed guard as `Conflict`.
+`test`, so they need no resource version and still cannot undo another writer's change. A failed `test` and
+a failed guard both come back as `Conflict`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Any
 from berth.control.mirror import Kept
 from berth.dialects.metal3.flavour import Flavour, Written, holder, made_for
 from berth.dialects.metal3.translate import PoolSpec
-from berth.errors import AlreadyExists, Conflict, Invalid, NotFound, Taken
+from berth.errors import AlreadyExists, Conflict, NotFound, Taken
 from berth.kube import meta, patch
 from berth.kube.client import Client, PatchKind
 from berth.kube.resource import Resource
@@ -178,8 +178,6 @@ class Leases:
             left = await self._client.delete(self.resource, name, namespace, uid=meta.uid(record))
         except NotFound:
             left = None
-        except Invalid as error:
-            raise Conflict(409, error.message) from error
         if left is not None and left.get("kind") == "IPAddress":
             self.kept.cache.observe(left)  # a foreign finalizer holds it; it counts until it is gone
         else:

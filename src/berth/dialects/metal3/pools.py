@@ -22,7 +22,7 @@ from berth.dialects.metal3.status import pool_status
 from berth.dialects.metal3.translate import PoolSpec, read_pool
 from berth.dialects.pool import Desk
 from berth.dialects.shape import Kit
-from berth.errors import Conflict, Invalid, InvalidText, NotFound
+from berth.errors import InvalidText, NotFound
 from berth.kube import meta, patch
 from berth.kube.meta import Ref
 from berth.leasing.model import Pool
@@ -226,8 +226,6 @@ class PoolLife:
         except NotFound:
             self._kept.cache.bury(pool)
             return pool
-        except Invalid as error:
-            raise Conflict(409, error.message) from error
         if meta.is_deleting(written) and not meta.finalizers(written):
             self._kept.cache.bury(written)
         else:
