@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ALL_DIALECTS = ("metal3", "kubipam", "vip", "vitistack")
+NEED_NOTHING = ("metal3", "kubipam", "vip")  # vitistack wants an IPAM-API, and MetalLB in its namespace
 
 # Namespaces whose Services the vitistack dialect never touches: upstream's list.
 EXCLUDED_NAMESPACES = (
@@ -26,7 +27,7 @@ METALLB_LABELS = (
 @dataclass(frozen=True, slots=True)
 class Settings:
     kubeconfig: Path | None = None
-    dialects: tuple[str, ...] = ALL_DIALECTS
+    dialects: tuple[str, ...] = NEED_NOTHING
     namespace: str = ""  # watch only this one; empty: all
     watch_filter: str = ""  # Cluster API's label value; empty: everything
 

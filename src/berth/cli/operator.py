@@ -12,7 +12,7 @@ from berth.cli.process import run_until_stopped
 from berth.dialects.vip.interval import interval_seconds
 from berth.errors import UserError
 from berth.run import Listening, operate
-from berth.settings import ALL_DIALECTS, EXCLUDED_NAMESPACES, METALLB_LABELS, Settings
+from berth.settings import ALL_DIALECTS, EXCLUDED_NAMESPACES, METALLB_LABELS, NEED_NOTHING, Settings
 
 EXAMPLES = """
 Run all controllers and webhooks of the enabled dialects.
@@ -31,8 +31,13 @@ def operator(
         typer.Option(envvar="BERTH_KUBECONFIG", help="Else KUBECONFIG, else the in-cluster account."),
     ] = None,
     dialects: Annotated[
-        str, typer.Option(envvar="BERTH_DIALECTS", help="Comma list of the dialects to serve.")
-    ] = ",".join(ALL_DIALECTS),
+        str,
+        typer.Option(
+            envvar="BERTH_DIALECTS",
+            help=f"Comma list of the dialects to serve, out of {', '.join(ALL_DIALECTS)}. vitistack needs "
+            "--api-url, and beside vip each needs loadBalancerClass values of its own.",
+        ),
+    ] = ",".join(NEED_NOTHING),
     leader_elect: Annotated[
         bool,
         typer.Option(

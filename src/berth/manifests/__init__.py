@@ -6,9 +6,10 @@ Rights and webhooks come from the dialects themselves, so that what is installed
 from __future__ import annotations
 
 from berth.manifests.chart import chart_files
-from berth.manifests.options import API, EVERY, NEED_NOTHING, OPERATOR, WEBHOOK, Object, Options, render
+from berth.manifests.options import API, EVERY, OPERATOR, WEBHOOK, Object, Options, render
 from berth.manifests.rights import METALLB, plans, rbac, webhooks
 from berth.manifests.workloads import api, namespaces, operator
+from berth.settings import NEED_NOTHING
 
 __all__ = [
     "API",

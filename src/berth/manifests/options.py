@@ -11,14 +11,13 @@ import yaml
 from berth import __version__
 from berth.dialects import named
 from berth.dialects.shape import Dialect
-from berth.settings import ALL_DIALECTS
+from berth.settings import ALL_DIALECTS, NEED_NOTHING
 
 Object = dict[str, Any]
 OPERATOR = "berth-operator"
 API = "berth-api"
 WEBHOOK = "berth-webhook"
 EVERY = ALL_DIALECTS
-NEED_NOTHING = ("metal3", "kubipam", "vip")  # vitistack wants an IPAM-API, and MetalLB in its namespace
 
 
 @dataclass(frozen=True, slots=True)
