@@ -225,5 +225,14 @@ def test_alerts_are_about_series_that_exist(chart: Path) -> None:
     named = {name for rule in rules for name in re.findall(r"\bberth_\w+", rule["expr"])}
     metrics = Metrics() if chart == OPERATOR else ApiMetrics()
     families = {family.name for family in metrics.registry.collect()}
-    bare = {re.sub(r"_(total|bucket)$", "", name) for name in named}
+    bare = {re.sub(r"_(total|bucket|count)$", "", name) for name in named}
     assert bare <= families
+
+
+def test_the_operations_page_says_what_to_do_about_every_alert() -> None:
+    page = (CHARTS.parents[1] / "docs" / "operations.md").read_text()
+    for chart in (OPERATOR, API):
+        groups = yaml.safe_load((chart / "files" / "alerts.yaml").read_text())["groups"]
+        assert [
+            rule["alert"] for group in groups for rule in group["rules"] if rule["alert"] not in page
+        ] == []

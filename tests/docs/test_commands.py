@@ -84,6 +84,7 @@ async def test_commands_on_a_cluster_work(
         path = f"{tools}:{os.environ['PATH']}"
         crds = " ".join(f"-f {file}" for file in (ROOT / "deploy" / "crds.yaml", *cluster_api_crds()))
         _run(Block(page, 0, "", f"kubectl create {crds}"), tmp_path, path)
+        _run(Block(page, 0, "", "kubectl create namespace metallb-system"), tmp_path, path)
         _run_all(page, "cluster", tmp_path, path)
 
 
