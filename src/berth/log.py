@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TextIO
 
 import orjson
@@ -25,19 +27,28 @@ class Logger:
     """The four verbs we use, typed; a thin face on structlog so that call sites stay short."""
 
     def __init__(self, name: str) -> None:
-        self._log = structlog.get_logger(source=name)  # lazy: configured later, in main
+        self._lazy = structlog.get_logger(source=name)  # configured later, in main
+        self._processors: object = None  # of the configuration that `_log` was made for
+        self._log: Any = None
 
     def debug(self, event: str, **keys: Any) -> None:
-        self._log.debug(event, **keys)
+        self._made().debug(event, **keys)
 
     def info(self, event: str, **keys: Any) -> None:
-        self._log.info(event, **keys)
+        self._made().info(event, **keys)
 
     def warning(self, event: str, **keys: Any) -> None:
-        self._log.warning(event, **keys)
+        self._made().warning(event, **keys)
 
     def error(self, event: str, **keys: Any) -> None:
-        self._log.error(event, **keys)
+        self._made().error(event, **keys)
+
+    def _made(self) -> Any:
+        """Made once for each configuration: for each line it would cost as much as the line."""
+        processors = structlog.get_config()["processors"]
+        if processors is not self._processors:
+            self._processors, self._log = processors, self._lazy.bind()
+        return self._log
 
 
 def get(name: str) -> Logger:
@@ -92,4 +103,9 @@ def _dumps(value: Any) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _stamp(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _stamp(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
