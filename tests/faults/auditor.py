@@ -14,10 +14,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from tests.faults.process import start
+from tests.faults.stage import until
 from tests.faults.trade import Market
 from tests.faults.trades import TRADES
 
@@ -26,6 +28,7 @@ from berth.kube import auth
 from berth.kube.client import Client
 
 EVERY_SECONDS = 0.1
+FIRST_LOOK_SECONDS = 60.0
 
 
 async def audit(kubeconfig: Path, dialect: str, namespace: str, out: TextIO) -> None:
@@ -60,10 +63,19 @@ async def audited(kubeconfig: Path, market: Market, home: Path) -> AsyncIterator
         start, _main, str(kubeconfig), market.trade.dialect, market.namespace, str(lines)
     )
     try:
+        assert await until(partial(_has_looked, lines), FIRST_LOOK_SECONDS), "the auditor never looked"
         yield report
     finally:
         await asyncio.to_thread(child.kill)
         _read(lines, report)
+
+
+async def _has_looked(lines: Path) -> bool:
+    return await asyncio.to_thread(_size, lines) > 0
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _read(lines: Path, report: Report) -> None:

@@ -1,33 +1,40 @@
 """T32: every fault of the bench at random, by one seed, on one pool under load.
 
 Two operators without election, each behind a proxy of its own. Faults come one after the other, some of them
-before the last one is over; every few of them the load pauses and everything is checked.
+before the last one is over; every few of them the load pauses and everything is checked. One of the two is
+never killed: it shows whether memory grows.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from random import Random
 
 from tests.faults.churn import Churn
-from tests.faults.plants import HASTY_JANITORS, SHORT_SILENCE
 from tests.faults.process import Running
 from tests.faults.proxy import FaultProxy, Plan
 from tests.faults.refusals import half_of_them, unreliable
 from tests.faults.row import Tally
+from tests.faults.scales import HASTY_JANITORS, SHORT_SILENCE
 from tests.faults.stage import Stage, falls_silent
 from tests.faults.streams import HALF_A_LINE, error_event
 from tests.faults.trade import Market, Trade
 from tests.faults.witness import watched
+
+from berth.errors import Invalid
 
 SIZE = 80
 MOST = 40
 BETWEEN_CHECKS = 8
 SETTLE_SECONDS = 90.0
 LATE_SECONDS = 0.3
+MORTAL, OTHER = 0, 1
+WARM_ROUNDS = 5
+MOST_GROWTH = 1.05
+ALLOWANCE = 4 << 20  # bytes: what a young process finds room for once
 
 
 @dataclass(slots=True)
@@ -65,7 +72,7 @@ Fault = Callable[[Chaos], Awaitable[None]]
 
 
 async def kill(chaos: Chaos) -> None:
-    chaos.random.choice(list(chaos.running.values())).kill()
+    chaos.running[MORTAL].kill()
 
 
 async def stop_for_a_while(chaos: Chaos) -> None:
@@ -107,7 +114,14 @@ async def hear_late(chaos: Chaos) -> None:
 
 
 async def resize(chaos: Chaos) -> None:
-    await chaos.market.trade.resize(chaos.stage.client, chaos.market.namespace, chaos.random.randint(5, SIZE))
+    size = chaos.random.randint(5, SIZE)
+    with suppress(Invalid):  # a pool that may never be edited says so
+        await chaos.market.trade.resize(chaos.stage.client, chaos.market.namespace, size)
+
+
+async def whole(chaos: Chaos) -> None:
+    with suppress(Invalid):
+        await chaos.market.trade.resize(chaos.stage.client, chaos.market.namespace, SIZE)
 
 
 async def kill_apiserver(chaos: Chaos) -> None:
@@ -150,6 +164,7 @@ async def everything(stage: Stage, tally: Tally, faults: int, trade: Trade) -> N
 async def _rounds(chaos: Chaos, tally: Tally, faults: int) -> None:
     churn = Churn(chaos.market, chaos.random, MOST)
     tally.violations += await churn.settle()
+    sizes: list[int] = []
     while tally.tried < faults and not tally.is_over:
         played = []
         async with churn.going_on():
@@ -159,9 +174,20 @@ async def _rounds(chaos: Chaos, tally: Tally, faults: int) -> None:
                 await fault(chaos)
                 await asyncio.sleep(chaos.random.uniform(0.0, 0.5))
         chaos.heal()
-        await chaos.market.trade.resize(chaos.stage.client, chaos.market.namespace, SIZE)
+        await whole(chaos)
         found = await churn.settle(SETTLE_SECONDS)
         for proxy in chaos.proxies:
             found += await falls_silent(proxy, 2.0, 20.0 * chaos.market.patience)
         tally.tried += len(played)
         tally.violations += [f"after {', '.join(played)}: {one}" for one in found]
+        sizes.append(chaos.running[OTHER].memory)
+    tally.violations += _growth(sizes)
+
+
+def _growth(sizes: list[int]) -> list[str]:
+    """Less than a twentieth, once it has seen a few rounds."""
+    if len(sizes) < 3 * WARM_ROUNDS:
+        return []
+    warm, last = sizes[WARM_ROUNDS], sizes[-1]
+    grown = last > warm * MOST_GROWTH + ALLOWANCE
+    return [f"memory grew from {warm >> 20} to {last >> 20} MiB in {len(sizes)} rounds"] if grown else []

@@ -14,7 +14,7 @@ from tests.faults.trade import Market, Shown, Snapshot
 
 from berth.errors import AlreadyExists, KubeError, NotFound
 
-AWAY_SECONDS = 60.0
+AWAY_SECONDS = 120.0
 
 
 class Churn:

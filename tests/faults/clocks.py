@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 
 from tests.faults.churn import Churn
 from tests.faults.leading import elected, lease_of, watches
-from tests.faults.plants import CLOCKS
 from tests.faults.process import Running
 from tests.faults.proxy import FaultProxy
 from tests.faults.row import Tally
+from tests.faults.scales import CLOCKS
 from tests.faults.stage import Stage, until
 from tests.faults.trade import Market, Trade
 from tests.faults.witness import remembered

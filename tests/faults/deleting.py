@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tests.faults.churn import Churn
-from tests.faults.plants import HASTY_JANITORS
 from tests.faults.proxy import FaultProxy
 from tests.faults.row import Tally
+from tests.faults.scales import HASTY_JANITORS
 from tests.faults.stage import Stage, until
 from tests.faults.trade import Market, Trade
 from tests.faults.witness import remembered
@@ -91,7 +91,7 @@ async def _held(market: Market, churn: Churn, name: str) -> list[str]:
     newcomers = [f"{name}-n{number}" for number in range(2)]
     for newcomer in newcomers:
         await market.ask(newcomer)
-    await until(lambda: _is_told(market, newcomers), 10)
+    await until(lambda: _is_told(market, newcomers), 30)
     shown = await market.shown()
     found = [f"I1: {address} of {name} went to {one}" for one in newcomers if shown[one].answer == address]
     await _let_go(market, name)

@@ -37,7 +37,7 @@ async def _stopped(stage: Stage, market: Market) -> list[str]:
         await churn.ask(5)
         found = await churn.settle()
         await stack.enter_async_context(stage.kept_operator(market, other, **elected(market)))
-        assert await until(lambda: watches(other), 10)
+        assert await until(lambda: watches(other), 60)
         leader.stop()
         stopped_at = time.monotonic()
         await churn.ask(5)
@@ -54,7 +54,7 @@ async def _goes_on(leader: Running, proxy: FaultProxy, churn: Churn) -> list[str
     leader.go_on()
     await churn.ask(5)
     await churn.drop(3)
-    ended = await until(lambda: _has_ended(leader), 10)
+    ended = await until(lambda: _has_ended(leader), 30)
     late = [str(write) for write in proxy.writes if write.counts and write not in before]
     found = [f"the former leader wrote {late}"] if late else []
     return [*found, *([] if ended else ["the former leader did not end"]), *await churn.settle()]
@@ -62,7 +62,7 @@ async def _goes_on(leader: Running, proxy: FaultProxy, churn: Churn) -> list[str
 
 def lease_of(market: Market) -> float:
     """Longer where the machine is busy: a leader that gets no turn loses its lease, and rightly so."""
-    return LEASE_SECONDS * max(1.0, market.patience)
+    return LEASE_SECONDS * max(1.0, market.patience / 2)
 
 
 def elected(market: Market) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
+from tests.faults.beside import BESIDE
 from tests.faults.process import Command
 from tests.faults.row import Row, Tally
 from tests.faults.rows import ROWS
@@ -40,7 +41,7 @@ MOST_A_PORTION = 50
 def main() -> None:
     signal.signal(signal.SIGTERM, _cut)
     options = _options()
-    rows = [row for row in ROWS if _is_wanted(row, options)]
+    rows = [row for row in (*ROWS, *BESIDE) if _is_wanted(row, options)]
     _say(f"seed {options.seed}, {options.minutes:g} minutes, {len(rows)} rows")
     results: Results = []
     with suppress(KeyboardInterrupt):
@@ -60,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     parser.add_argument("--rows", default="", help="beginnings of row ids, separated by commas")
     parser.add_argument("--controller", default="", help="the command of another controller")
-    parser.add_argument("--dialect", default="", help="only rows of this one: metal3, kubipam or vip")
+    parser.add_argument("--dialect", default="", help="only rows of this one, or of api")
     return parser.parse_args()
 
 
@@ -83,6 +84,9 @@ async def _run(rows: list[Row], options: argparse.Namespace, results: Results) -
 
 
 async def _row(row: Row, tally: Tally, options: argparse.Namespace) -> None:
+    if row.beside:
+        await _portions(row, None, tally)
+        return
     controller = Command(options.controller) if options.controller else None
     async with DevCluster() as cluster, admin(cluster) as client:
         await install(client, crds_of("metal3", "kubipam", "vip"))
@@ -92,7 +96,7 @@ async def _row(row: Row, tally: Tally, options: argparse.Namespace) -> None:
             await _portions(row, stage, tally)
 
 
-async def _portions(row: Row, stage: Stage, total: Tally) -> None:
+async def _portions(row: Row, stage: Stage | None, total: Tally) -> None:
     while total.tried < row.long and not total.is_over:
         portion = Tally(ends_at=total.ends_at)
         tries = min(max(row.short, 1), row.long - total.tried, max(row.long // MOST_A_PORTION, 1))

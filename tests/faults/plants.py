@@ -1,4 +1,4 @@
-"""Bugs planted in an operator's process, and clocks scaled there, from the tests' side only.
+"""Bugs planted in an operator's process, from the tests' side only.
 
 Each is what a careless change might do to one rule of the product; `test_planted.py` shows that a row of the
 bench catches it.
@@ -6,29 +6,19 @@ bench catches it.
 
 from __future__ import annotations
 
-import sys
-import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from datetime import datetime, tzinfo
-from functools import partial
 from random import random
-from typing import Any, Self
+from typing import Any
 
 from berth import log
 from berth.control.leader import Elector
 from berth.control.mirror import Mirror
 from berth.control.outcome import DONE, Outcome
 from berth.dialects.claim import ClaimLife, Release, Stance
-from berth.dialects.kubipam import reconcile as kubipam
-from berth.dialects.kubipam.audit import Audit
-from berth.dialects.metal3 import reconcile as metal3
 from berth.dialects.metal3.book import Book
-from berth.dialects.metal3.janitor import Pace
 from berth.dialects.metal3.ledger import Leases
 from berth.dialects.metal3.translate import PoolSpec, address_name
-from berth.dialects.vip import janitor
 from berth.errors import Unreachable
 from berth.kube import patch, watch
 from berth.kube.client import Client
@@ -38,9 +28,6 @@ from berth.net import Block
 
 Object = dict[str, Any]
 PLANTS: dict[str, Callable[[], None]] = {}
-GRACE_SECONDS = 5.0
-HASTY_JANITORS = "nobody's for five seconds is long enough"
-SHORT_SILENCE = "two seconds of silence are enough"
 
 
 def plant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -53,52 +40,6 @@ def plant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
 
 def put(owner: object, name: str, value: object) -> None:
     setattr(owner, name, value)
-
-
-# Scaled clocks
-
-
-@plant(SHORT_SILENCE)
-def _scale_silence() -> None:
-    put(watch, "WatchSettings", partial(watch.WatchSettings, silence_seconds=2.0))
-
-
-@plant(HASTY_JANITORS)
-def _scale_grace() -> None:
-    """A deletion can win against the finalizer that is just being stored; whoever is killed then leaves an
-    address to the janitors, who wait for minutes."""
-    put(metal3, "Pace", lambda *_: Pace(1.0, GRACE_SECONDS))
-    put(janitor, "Rules", partial(janitor.Rules, every_seconds=1.0, grace_seconds=GRACE_SECONDS))
-    hasty = partial(replace, every_seconds=1.0, grace_seconds=GRACE_SECONDS)
-    put(kubipam, "Audit", lambda one, two, three, pace: Audit(one, two, three, hasty(pace)))
-
-
-# Clocks that are wrong: the one that shows the date, not the one that measures durations
-
-HOUR = 3600.0
-CLOCKS = {
-    "clock an hour ahead": HOUR,
-    "clock an hour behind": -HOUR,
-    "clock 400 days ahead": 400 * 24 * HOUR,
-    "clock 400 days behind": -400 * 24 * HOUR,
-}
-
-
-def _shift(seconds: float) -> None:
-    tell = time.time
-
-    class Shifted(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Self:
-            return cls.fromtimestamp(tell() + seconds, tz)
-
-    put(time, "time", lambda: tell() + seconds)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("berth.") and getattr(module, "datetime", None) is datetime:
-            put(module, "datetime", Shifted)
-
-
-PLANTS |= {name: partial(_shift, seconds) for name, seconds in CLOCKS.items()}
 
 
 # Bugs

@@ -19,12 +19,14 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from tests.faults import plants
+from tests.faults import plants, scales
 
 from berth import log
 from berth.errors import NotLeader, UserError
 from berth.run import operate
 from berth.settings import Settings
+
+KNOWN = {**plants.PLANTS, **scales.SCALES}
 
 
 def context() -> ForkServerContext:
@@ -35,7 +37,7 @@ def context() -> ForkServerContext:
 
 def _main(settings: Settings, log_file: str, changes: tuple[str, ...]) -> None:
     for change in changes:
-        plants.PLANTS[change]()
+        KNOWN[change]()
     with Path(log_file).open("a", buffering=1) as stream:
         log.configure("debug", stream)
         try:
@@ -49,9 +51,20 @@ class Running(Protocol):
 
     @property
     def alive(self) -> bool: ...
+    @property
+    def memory(self) -> int: ...
     def kill(self) -> None: ...
     def stop(self) -> None: ...
     def go_on(self) -> None: ...
+
+
+def memory_of(pid: int | None) -> int:
+    """Resident, in bytes; 0 where nobody can tell."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
@@ -61,6 +74,10 @@ class Child:
     @property
     def alive(self) -> bool:
         return self.process.is_alive()
+
+    @property
+    def memory(self) -> int:
+        return memory_of(self.process.pid)
 
     def kill(self) -> None:
         """SIGKILL: it can do nothing more."""
@@ -87,6 +104,10 @@ class Spawned:
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
+
+    @property
+    def memory(self) -> int:
+        return memory_of(self.process.pid)
 
     def kill(self) -> None:
         self.process.kill()

@@ -31,7 +31,7 @@ async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> Non
                 await churn.run(1, 0.1)
             proxy.plan = Plan()
             busiest = _busiest(proxy, started_at, time.monotonic())
-            tally.add([*await churn.settle(), *busiest, *await falls_silent(proxy, 2.0, 15.0)])
+            tally.add([*await churn.settle(), *busiest, *await falls_silent(proxy, 2.0, 30.0)])
 
 
 def half_of_them(random: Random) -> Ask:

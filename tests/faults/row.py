@@ -29,7 +29,7 @@ class Tally:
         self.violations += [f"{what}: {one}" if what else one for one in found]
 
 
-Play = Callable[[Stage, Tally, int], Awaitable[None]]
+Play = Callable[[Stage | None, Tally, int], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class Row:
     long: int
     play: Play
     ours: bool = False  # knows our operator's own options; not for another controller
+    beside: bool = False  # brings its own control plane and stores
 
-    async def run(self, stage: Stage, tries: int, tally: Tally | None = None) -> Tally:
+    async def run(self, stage: Stage | None, tries: int, tally: Tally | None = None) -> Tally:
         tally = tally or Tally()
         started_at = time.monotonic()
         try:

@@ -22,7 +22,7 @@ from berth.kube.client import Client
 from berth.settings import Settings
 
 LOOK_SECONDS = 0.03
-MOST_PATIENCE = 5.0
+LEAST_PATIENCE, MOST_PATIENCE = 2.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,9 @@ class Stage:
 
 
 def load_of_machine() -> float:
-    """Times are meant for a machine that has one for us: where others wait for its cores too, so do we."""
-    return min(MOST_PATIENCE, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    """Times are meant for a fast machine that has a core for us. Others are slower, and where somebody else
+    waits for the cores too, so do we."""
+    return min(MOST_PATIENCE, max(LEAST_PATIENCE, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 async def until(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:

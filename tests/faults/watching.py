@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tests.faults.churn import Churn
-from tests.faults.plants import SHORT_SILENCE
 from tests.faults.proxy import FaultProxy
 from tests.faults.row import Tally
+from tests.faults.scales import SHORT_SILENCE
 from tests.faults.stage import Stage, falls_silent
 from tests.faults.streams import HALF_A_LINE, error_event
 from tests.faults.trade import Trade
@@ -78,7 +78,7 @@ async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> 
             await churn.run(2)
             tally.add(await churn.settle(FOUND_SECONDS), fault.__name__)
             proxy.streams.heal()
-        tally.violations += await falls_silent(proxy, 2.0, 15.0)
+        tally.violations += await falls_silent(proxy, 2.0, 30.0)
 
 
 async def compacted_for_good(stage: Stage, tally: Tally, tries: int, trade: Trade) -> None:
@@ -92,4 +92,4 @@ async def compacted_for_good(stage: Stage, tally: Tally, tries: int, trade: Trad
                 await churn.run(6)
                 await stage.cluster.compact_etcd()
             tally.add(await churn.settle(FOUND_SECONDS))
-        tally.violations += await falls_silent(proxy, 2.0, 15.0)
+        tally.violations += await falls_silent(proxy, 2.0, 30.0)
