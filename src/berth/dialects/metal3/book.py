@@ -210,17 +210,31 @@ class Book:
 
     async def withdraw(self, claim: Object) -> bool:
         for record in self.leases.of_claim(claim):
-            if self._goes_with(record, claim):
+            if await self._goes_with(record, claim):
                 await self.leases.discard(record)
         await self._withdraw_unseen(claim)
         return True
 
-    def _goes_with(self, record: Object, claim: Object) -> bool:
+    async def _goes_with(self, record: Object, claim: Object) -> bool:
         """Made for this claim, or by hand for a claim of this name; not made for an earlier or later one."""
         maker = made_for(self.flavour, record)
-        if maker is None or record["metadata"]["name"] == self.flavour.bound_name(claim):
-            return meta.is_deleting(claim)
-        return maker == meta.uid(claim)
+        if maker is not None and record["metadata"]["name"] != self.flavour.bound_name(claim):
+            return maker == meta.uid(claim)
+        if not meta.is_deleting(claim):
+            return False
+        return maker in (None, meta.uid(claim)) or await self._is_still(claim)
+
+    async def _is_still(self, claim: Object) -> bool:
+        """By a live read. Named by the claim and made for another UID: the claim was moved here. Or it went,
+        and the next one of its name has its address already; of that we may hear before we hear of the claim.
+        """
+        try:
+            found = await self._client.get(
+                self.resource, claim["metadata"]["name"], claim["metadata"]["namespace"]
+            )
+        except NotFound:
+            return False
+        return meta.uid(found) == meta.uid(claim)
 
     async def clean_up(self, ref: Ref) -> None:
         """The claim is gone: so is what was made for it.
@@ -272,7 +286,11 @@ class Book:
             record = await self.leases.find(
                 claim["metadata"]["namespace"], open_pool.spec.address_name(block)
             )
-            if record is not None and self.leases.is_for(record, claim) and self._goes_with(record, claim):
+            if (
+                record is not None
+                and self.leases.is_for(record, claim)
+                and await self._goes_with(record, claim)
+            ):
                 await self.leases.discard(record)
             open_pool.desk.free(block, key)
 
