@@ -63,3 +63,16 @@ async def test_explain_asks_whether_an_operator_runs_where_nothing_was_answered(
     found = await explain(world.client, "service/web", world.namespace)
     assert "is the operator running" in found.answer
     assert GROUP[0] in [row.name for row in found.pools]
+
+
+async def test_explain_tells_what_a_virtualip_has_or_waits_for(world: World) -> None:
+    await world.vip("old", "web")
+    for status, answer in (
+        ({"state": "Error", "message": "no mapping"}, "waits: Error, no mapping"),
+        ({"state": "Valid", "message": "", "ip": "198.51.100.3"}, "has 198.51.100.3"),
+    ):
+        await world.client.patch(
+            kinds.VIRTUAL_IP, "old", {"status": status}, world.namespace, subresource="status"
+        )
+        assert (await explain(world.client, "virtualip/old", world.namespace)).answer == answer
+    await world.client.delete(kinds.VIRTUAL_IP, "old", world.namespace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from berth.dialects.vip.kinds import SERVICE, VIRTUAL_IP
 from berth.dialects.vitistack import kinds as vitistack_kinds
 from berth.errors import NotFound, UserError
 from berth.kube import meta
@@ -20,7 +21,8 @@ KINDS = {
         Resource("ipam.cluster.x-k8s.io", "v1beta2", "IPAddressClaim", "ipaddressclaims"),
     ),
     "ipamrequest": ("kubipam", Resource("ipam.mandelsoft.org", "v1alpha1", "IPAMRequest", "ipamrequests")),
-    "service": ("vip", Resource("", "v1", "Service", "services")),
+    "virtualip": ("vip", VIRTUAL_IP),
+    "service": ("vip", SERVICE),  # or vitistack's: its annotations tell
 }
 
 
@@ -96,6 +98,7 @@ def _given(status: Object) -> str:
         or (status.get("addressRef") or {}).get("name", "")
         or (status.get("cidr", "") if status.get("state") == "Ready" else "")
         or ", ".join(entry.get("ip", "") for entry in ingress)
+        or status.get("ip", "")
     )
 
 
