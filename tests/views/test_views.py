@@ -42,7 +42,7 @@ async def make_full_pool(operator: Operator, namespace: str) -> None:
         async def answered(name: str = name) -> bool:
             return bool((await operator.client.get(kinds.CLAIM, name, namespace)).get("status"))
 
-        await eventually(answered)
+        await eventually(answered, 60)
 
 
 async def test_a_pool_row_counts_what_is_taken(operator: Operator, namespace: str) -> None:
@@ -75,7 +75,7 @@ async def test_explain_says_why_a_claim_waits_and_how_full_its_pool_is(
         told = await explain(operator.client, "ipclaim/second", namespace)
         return any("PoolExhausted" in event for event in told.events)
 
-    await eventually(event_is_there)
+    await eventually(event_is_there, 60)
 
 
 async def test_explain_names_the_kinds_it_knows(operator: Operator, namespace: str) -> None:
@@ -111,7 +111,7 @@ async def test_kubipam_ranges_and_grants_are_shown(operator: Operator, namespace
         found = await operator.client.get(REQUEST, "q", namespace)
         return (found.get("status") or {}).get("state") == "Ready"
 
-    await eventually(granted)
+    await eventually(granted, 60)
     pools = [row for row in await kubipam.pools(operator.client) if row.name == f"{namespace}/r"]
     assert [(row.total, row.used, row.free) for row in pools] == [(256, 64, 192)]
     leases = [row for row in await kubipam.leases(operator.client) if row.pool == f"{namespace}/r"]
