@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,28 @@ from tests.support.cluster import Kubectl
 from tests.support.operator import admin, built
 from tests.support.shipped import DEPLOY, NAMESPACES, apply
 
-from berth.devcluster import DevCluster
+from berth.devcluster import Binaries, DevCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 FOREIGN = ("metallb-system", "vip-allocator-operator")  # what the documents tell to have first
-FILES = (
-    *sorted(path.name for path in DEPLOY.glob("*.yaml")),
-    "kustomize/operator/crds.yaml",
-    "kustomize/operator/rbac.yaml",
-    "kustomize/operator/operator.yaml",
-    "kustomize/api/api.yaml",
-)
+FILES = sorted(path.name for path in DEPLOY.glob("*.yaml"))
+# With everything that needs no CRD of somebody else's.
+CHARTS = {
+    "berth-operator": (
+        "dialects={metal3,kubipam,vip,vitistack}",
+        "networkPolicy.enabled=true",
+        "webhook.certSecret=c",
+    ),
+    "berth-api": (
+        *("replicas=2", "database.urlSecret=db", "pepperSecret=p", "identitiesSecret=i", "tls.certSecret=t"),
+        *(
+            "clusterTokenSecret=k",
+            "networkPolicy.enabled=true",
+            "zones[0].name=z",
+            "zones[0].ipv4={10.0.0.0/24}",
+        ),
+    ),
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -32,7 +45,7 @@ async def empty() -> AsyncIterator[DevCluster]:
     """To be thrown away: some of what is applied registers webhooks that nobody answers."""
     async with DevCluster() as own:
         async with admin(own) as client:
-            for name in (*FOREIGN, "berth-system"):  # rbac.yaml goes beside operator.yaml, which brings it
+            for name in (*FOREIGN, "berth-system", "ipam-system", "charts"):  # rbac.yaml and charts bring none
                 await client.create(NAMESPACES, built(NAMESPACES, name))
         yield own
 
@@ -45,6 +58,21 @@ async def test_the_server_takes_every_object_as_it_is_written(empty: DevCluster,
     found = {_key(obj): obj for obj in stored.get("items", [stored])}
     for obj in wanted:
         assert _missing(obj, found[_key(obj)]) == []
+
+
+@pytest.mark.parametrize("base", ["operator", "api"])
+async def test_the_kustomize_bases_are_taken_too(empty: DevCluster, base: str) -> None:
+    await apply(empty, DEPLOY / "kustomize" / base, by="-k")
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+async def test_what_helm_renders_is_taken_too(empty: DevCluster, tmp_path: Path, chart: str) -> None:
+    values = [part for value in CHARTS[chart] for part in ("--set", value)]
+    command = [str(Binaries.locate(["helm"])["helm"]), "template", "b", str(DEPLOY / "charts" / chart)]
+    command += ["--namespace", "charts", "--include-crds", "--kube-version", "1.34.4", *values]
+    rendered = tmp_path / "rendered.yaml"
+    rendered.write_bytes(await asyncio.to_thread(subprocess.check_output, command, timeout=60))
+    await apply(empty, rendered)
 
 
 async def test_the_clusterctl_provider_is_taken_too(empty: DevCluster, tmp_path: Path) -> None:

@@ -78,10 +78,10 @@ def _deployment(file: Path) -> Object:
     return next(obj for obj in yaml.safe_load_all(file.read_text()) if obj and obj["kind"] == "Deployment")
 
 
-async def apply(cluster: DevCluster, file: Path) -> None:
+async def apply(cluster: DevCluster, file: Path, *, by: str = "-f") -> None:
     """For real, with the server's validation: an unknown or doubled field is an error."""
     flags = ("--server-side", "--force-conflicts", "--validate=strict")
-    await Kubectl(cluster)("apply", *flags, "-f", str(file))
+    await Kubectl(cluster)("apply", *flags, by, str(file))
 
 
 async def _account(cluster: DevCluster, client: Client, namespace: str, home: Path) -> Path:
