@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,17 @@ class PostgresServer:
             return self._package.get_server(str(self._folder), cleanup_mode="stop")
 
     @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
     def url(self) -> str:
-        return str(self._server.get_uri())
+        return f"postgresql://postgres:@/postgres?host={self._folder}"
 
     def database(self) -> str:
         name = f"b{uuid.uuid4().hex[:12]}"
         self.sql(f"CREATE DATABASE {name}")
-        return str(self._server.get_uri(database=name))
+        return f"postgresql://postgres:@/{name}?host={self._folder}"
 
     def sql(self, text: str) -> str:
         """In a thread with a loop of its own, since the caller may be in one already."""
@@ -85,11 +90,32 @@ class PostgresServer:
         self._pg_ctl("-w", "-o", socket, "-l", str(self._folder / "log"), "-D", str(self._folder), "start")
 
     def stop(self) -> None:
-        self._pg_ctl("-w", "-m", "immediate", "-D", str(self._folder), "stop")
+        """Also one that was killed."""
+        if (self._folder / "postmaster.pid").exists():
+            self._pg_ctl("-w", "-m", "immediate", "-D", str(self._folder), "stop")
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def followed_by(self, folder: Path) -> PostgresServer:
+        """A standby of this server, in a folder of its own, running."""
+        standby = copy(self)
+        standby._folder = folder
+        if self._server.system_user is not None:
+            shutil.chown(folder, self._server.system_user)
+        source = ["-h", str(self._folder), "-U", "postgres", "-R", "-X", "stream", "-c", "fast"]
+        self._run("pg_basebackup", *source, "-D", str(folder))
+        (folder / ".s.PGSQL.5432.lock").unlink()  # the copy of the source's
+        standby.restart()
+        return standby
+
+    def promote(self) -> None:
+        """Make a standby the one that writes."""
+        self._pg_ctl("-w", "-D", str(self._folder), "promote")
+
     def _pg_ctl(self, *words: str) -> None:
-        command = [str(self._server.bin_path / "pg_ctl"), *words]
+        self._run("pg_ctl", *words)
+
+    def _run(self, program: str, *words: str) -> None:
+        command = [str(self._server.bin_path / program), *words]
         if self._server.system_user is not None:
             command = ["runuser", "-u", self._server.system_user, "--", *command]
         subprocess.run(

@@ -122,6 +122,7 @@ def start_api(
     assert process.stdout is not None
     line = process.stdout.readline()
     if "listening on" not in line:
+        process.stdout.close()
         process.wait(10)
         raise AssertionError(f"berth api did not start: {errors.read_text()}")
     return ApiProcess(process, line.split()[-1], errors)

@@ -54,7 +54,7 @@ class Forwarder:
             batch = await self._spool.oldest(BATCH)
             if not batch:
                 return 1
-            await self._post(session, b"\n".join(self._event(body) for _, body in batch))
+            await self._deliver(session, [self._event(body) for _, body in batch])
             await self._spool.remove(batch[-1][0])
         except (aiohttp.ClientError, OSError, TimeoutError) as cause:
             log.get("berth.splunk").warning("Splunk is away", cause=type(cause).__name__)
@@ -62,13 +62,23 @@ class Forwarder:
         self._metrics.hec_sent.inc(len(batch))
         return len(batch)
 
-    async def _post(self, session: aiohttp.ClientSession, body: bytes) -> None:
+    async def _deliver(self, session: aiohttp.ClientSession, events: list[bytes]) -> None:
+        """A batch that Splunk calls wrong is sent one by one: what it never takes must not stop the rest."""
+        if await self._post(session, b"\n".join(events)):
+            return
+        for event in events:
+            if not await self._post(session, event):
+                self._metrics.hec_dropped.inc()
+
+    async def _post(self, session: aiohttp.ClientSession, body: bytes) -> bool:
+        """True when taken, False when it is wrong in Splunk's eyes and always will be."""
         assert self._settings.token_file is not None
         headers = {"Authorization": f"Splunk {token(self._settings.token_file)}"}
         async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
-            if response.status != 200:
-                raise aiohttp.ClientError(f"status {response.status}")
             await response.read()
+            if response.status not in (200, 400):
+                raise aiohttp.ClientError(f"status {response.status}")
+            return response.status == 200
 
     def _event(self, body: bytes) -> bytes:
         kept: dict[str, Any] = orjson.loads(body)

@@ -54,7 +54,9 @@ class Identities:
         names = certificate_names(request)
         if not token and not names:
             raise Refusal(401, "Authorization required", "Unauthorized")
-        by_certificate = next((one for one in self._callers if one.certificate in names), None)
+        by_certificate = next(
+            (one for one in self._callers if one.certificate and one.certificate in names), None
+        )
         found = self._by_token(token) or by_certificate
         if found is None:
             raise Refusal(401, "Invalid authentication token", "Unauthorized")
@@ -127,7 +129,7 @@ def _caller(item: dict[str, Any]) -> Caller:
     zones = item.get("zones")
     clusters = frozenset(str(one) for one in item["cluster_ids"])
     allowed = frozenset(str(one) for one in zones) if zones is not None else None
-    return Caller(str(item["name"]), clusters, allowed, token, certificate or "(none)")
+    return Caller(str(item["name"]), clusters, allowed, token, certificate)
 
 
 def _lines(path: Path) -> list[str]:

@@ -47,7 +47,7 @@ class Neighbours:
         """What has to run beside the server."""
         settings, found = self._settings, []
         if settings.ror.url:
-            found.append(Listener(settings.ror, ledger.engine, self._metrics).listen_forever())
+            found.append(Listener(settings.ror, ledger.engine, self._metrics, self.journal).listen_forever())
         if self._spool is not None:
             forwarder = Forwarder(settings.splunk, self._spool, self._metrics)
             found += [forwarder.store_forever(), forwarder.forward_forever()]

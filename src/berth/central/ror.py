@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import time
+from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import aiohttp
 import orjson
 
 from berth import log
+from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Ror
 from berth.central.sse import EventParser, ServerEvent
@@ -32,9 +35,17 @@ KEYS = ("cluster_id", "clusterId", "uid", "id")
 CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
 
+class Flooded(ValueError):
+    """More deleted clusters than can be true."""
+
+
 class Listener:
-    def __init__(self, settings: Ror, engine: Engine, metrics: ApiMetrics) -> None:
+    def __init__(
+        self, settings: Ror, engine: Engine, metrics: ApiMetrics, journal: Journal | None = None
+    ) -> None:
         self._settings = settings
+        self._journal = journal or Journal()
+        self._released: deque[float] = deque()  # when clusters were released, within the last hour
         self._engine = engine
         self._metrics = metrics
         self._log = log.get("berth.ror")
@@ -93,6 +104,7 @@ class Listener:
             self._metrics.ror_events.labels("unreadable").inc()
             self._log.warning("event without a cluster", name=name)
             return
+        self._refuse_flood()
         identity = f"ror:{event.id}" if event.id else ""
         grace_ms = round(self._settings.grace_seconds * 1000)
         order = Order(cluster, "ror", event_id=identity, grace_ms=grace_ms)
@@ -100,6 +112,17 @@ class Listener:
         result = "repeated" if done.repeated else "unknown" if not done.found else "released"
         self._metrics.ror_events.labels(result).inc()
         self._log.info("cluster event", result=result, cluster_id=cluster, expired=done.expired)
+        self._journal.app("cluster event", "central/ror", result=result, cluster_id=cluster)
+        if done.expired:
+            self._released.append(time.monotonic())
+
+    def _refuse_flood(self) -> None:
+        """So many clusters do not go in one hour. The stream is left where it is and read on later."""
+        while self._released and self._released[0] < time.monotonic() - 3600:
+            self._released.popleft()
+        if len(self._released) >= self._settings.clusters_per_hour:
+            self._metrics.ror_events.labels("held back").inc()
+            raise Flooded(f"{len(self._released)} clusters were released within an hour")
 
     async def _remembered(self) -> str:
         async with self._engine.snapshot() as tx:

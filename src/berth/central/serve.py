@@ -55,7 +55,7 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             sweeper = _sweeper(settings, ledger)
             background = [
-                tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, api.metrics)),
+                tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
                 *(tasks.create_task(work) for work in neighbours.work(ledger, sweeper.who)),
             ]
             async with listening(api, bound, settings):
@@ -105,7 +105,17 @@ async def open_engine(settings: ApiSettings, clock: Clock | None = None) -> Asyn
         except StoreDown as cause:
             where = without_password(settings.database)
             raise UserError(f"The database {where} cannot be used: {cause}.") from cause
+        await refuse_lagging(settings, engine)
         yield engine
+
+
+async def refuse_lagging(settings: ApiSettings, engine: Engine) -> None:
+    """What was answered must survive a failover, so commits have to wait for the standby."""
+    if not settings.allow_async_standby and await engine.lagging():
+        raise UserError(
+            "The database has a standby that no commit waits for: a failover would lose addresses that were "
+            "given out. Set synchronous_standby_names, or accept that with --allow-async-standby."
+        )
 
 
 def only_server(path: Path, stack: AsyncExitStack) -> None:

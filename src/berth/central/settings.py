@@ -36,6 +36,7 @@ class Ror:
     token_file: Path | None = None
     events: tuple[str, ...] = ("cluster.deleted",)
     silence_seconds: float = 60.0
+    clusters_per_hour: int = 20  # more than that is not believed until the hour is over
     grace_seconds: float = 24 * 3600.0  # nothing that an event marks is freed earlier
 
 
@@ -70,6 +71,7 @@ class ApiSettings:
     database: str = "sqlite:///berth.db"
     zones: Path | None = None
     pepper_file: Path | None = None  # absent: beside the SQLite file, else ./berth.pepper
+    allow_async_standby: bool = False
     sweep_seconds: float = 30.0
     pending_seconds: float = 120.0
     history_days: int = 365

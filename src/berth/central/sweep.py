@@ -8,6 +8,7 @@ import asyncio
 import time
 
 from berth import log
+from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
 from berth.errors import StoreDown
 from berth.store.counts import count_states
@@ -15,11 +16,11 @@ from berth.store.operators import all_frozen
 from berth.store.sweep import Sweeper, Swept
 
 
-async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics) -> None:
+async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics, journal: Journal) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:
-            await sweep_once(sweeper, metrics)
+            _tell(await sweep_once(sweeper, metrics), journal)
         except StoreDown as cause:
             log.get("berth.sweep").warning("sweep put off", cause=str(cause))
 
@@ -37,3 +38,10 @@ async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
     metrics.states(*await count_states(sweeper.ledger.engine))
     metrics.frozen.set(len(await all_frozen(sweeper.ledger.engine)))
     return swept
+
+
+def _tell(swept: Swept, journal: Journal) -> None:
+    if swept.held_back == "ClockJumped":
+        journal.app("sweep held back", "central/sweep", level="error", reason=swept.held_back)
+    elif swept.entries:
+        journal.app("swept", "central/sweep", entries=swept.entries, freed=swept.addresses)

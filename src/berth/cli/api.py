@@ -37,6 +37,14 @@ def api(
     pepper_file: Annotated[
         Path | None, typer.Option(envvar="BERTH_PEPPER_FILE", help="Key of the stored secrets; mode 0600.")
     ] = None,
+    allow_async_standby: Annotated[
+        bool,
+        typer.Option(
+            "--allow-async-standby",
+            envvar="BERTH_ALLOW_ASYNC_STANDBY",
+            help="Start although a failover could lose addresses.",
+        ),
+    ] = False,
     sweep_seconds: Annotated[
         float, typer.Option(envvar="BERTH_SWEEP_SECONDS", help="How often lapsed addresses are freed.")
     ] = 30.0,
@@ -105,6 +113,7 @@ def api(
         database=database,
         zones=zones,
         pepper_file=pepper_file,
+        allow_async_standby=allow_async_standby,
         sweep_seconds=_positive(sweep_seconds, "--sweep-seconds"),
         pending_seconds=_positive(pending_seconds, "--pending-seconds"),
         history_days=int(_positive(history_days, "--history-days")),

@@ -12,7 +12,7 @@ from berth.central.zones import load_zones
 from berth.cli import tables
 from berth.cli.ledger_place import Address, Json, Place, Zone, found, host, now_of, required, work
 from berth.errors import UserError
-from berth.store import looking
+from berth.store import looking, operators
 from berth.store.book import Rules
 from berth.store.hosts import masked
 from berth.store.ledger import Ledger
@@ -135,6 +135,21 @@ def zones(
             ledger = Ledger(engine, Rules(Pepper({"none": b""})))
             await ledger.look(configured.pools)
             tables.print_usage(ledger.usage(), as_json=json)
+
+    work(context, show)
+
+
+@app.command("operators")
+def show_operators(context: typer.Context, json: Json = False) -> None:
+    """Show which operators speak for which cluster. Two that live freeze it. Exit code 3 if one is frozen."""
+
+    async def show(place: Place) -> None:
+        async with place.engine() as engine:
+            now, heard = await operators.operators(engine)
+            frozen = await operators.all_frozen(engine)
+        tables.print_operators(heard, now, as_json=json)
+        if frozen:
+            raise typer.Exit(3)
 
     work(context, show)
 

@@ -15,6 +15,7 @@ from berth.leasing.holders import Entry
 from berth.leasing.usage import Usage
 from berth.store.hosts import masked
 from berth.store.looking import Record
+from berth.store.operators import Operator
 from berth.store.rows import Event
 from berth.store.wishes import family_of, zone_of
 
@@ -137,3 +138,23 @@ def print_history(events: list[Event], *, as_json: bool) -> None:
     else:
         columns = ("AT", "EVENT", "SERVICE", "NAMESPACE", "CLUSTER", "DETAIL")
         print_table(columns, (map(str, one.values()) for one in shown))
+
+
+def print_operators(operators: Iterable[Operator], now: int, *, as_json: bool) -> None:
+    rows = [
+        {
+            "cluster_id": one.cluster_id,
+            "epoch": one.epoch,
+            "state": "living" if one.live_until > now else "silent",
+            "reports": one.sequence,
+            "first_at": time_text(one.first_at),
+            "seen_at": time_text(one.seen_at),
+            "missing": len(one.missing),
+        }
+        for one in operators
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("CLUSTER", "EPOCH", "STATE", "REPORTS", "FIRST", "LAST", "MISSING")
+    print_table(columns, ([str(value) for value in row.values()] for row in rows))

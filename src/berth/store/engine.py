@@ -86,6 +86,10 @@ class Engine(Protocol):
         """One consistent view, read only, beside all writers."""
         ...
 
+    async def lagging(self) -> bool:
+        """Whether a failover could lose what was acknowledged: a standby follows that no commit waits for."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -26,6 +26,9 @@ SESSION = {
     "default_transaction_isolation": "read committed",
 }
 CONNECT_SECONDS = 5.0
+# Tools that copy the log (pg_receivewal and the like) are no standbys.
+LAGGING = """SELECT current_setting('synchronous_standby_names') = '' AND EXISTS (
+  SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND application_name NOT LIKE 'pg\\_%')"""
 # The last one is what asyncpg says of a connection that was cut in the middle of a statement.
 DOWN = (
     asyncpg.PostgresError,
@@ -167,6 +170,11 @@ class Postgres:
             yield connection
         finally:
             await self._pool.release(connection)
+
+    async def lagging(self) -> bool:
+        """Only a privileged role sees the standbys; for others there seem to be none."""
+        async with self.snapshot() as tx:
+            return bool((await tx.rows(LAGGING))[0][0])
 
     async def close(self) -> None:
         """Give connections a moment to end well, then end them."""

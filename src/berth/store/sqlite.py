@@ -166,6 +166,9 @@ class Sqlite:
         finally:
             await asyncio.to_thread(reader.close)
 
+    async def lagging(self) -> bool:
+        return False  # there is nothing to fail over to
+
     async def close(self) -> None:
         async with self._turn:
             await self._in_thread(self._writer.close)
