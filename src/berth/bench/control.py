@@ -76,7 +76,7 @@ async def _quiet(operator: OperatorProcess) -> float:
 async def _requests(client: Client) -> int:
     page = await client.raw("GET", "/metrics")
     text = page if isinstance(page, str) else bytes(page).decode()
-    return int(sum(float(match.group(3)) for match in COUNTED.finditer(text)))
+    return int(sum(float(match.group(2)) for match in COUNTED.finditer(text)))
 
 
 if __name__ == "__main__":
