@@ -193,7 +193,7 @@ class World:
         return [
             {"metadata": {"name": name}, "data": orjson.loads(text)}
             for lying in found.items
-            for name, text in lying["data"].items()
+            for name, text in (lying.get("data") or {}).items()
         ]
 
     def free_address(self, zone_start: str = "83.118.169.") -> str:

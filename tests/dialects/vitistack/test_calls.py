@@ -13,6 +13,7 @@ from aiohttp import web
 
 from berth.central.client import Access, ApiClient, Ask
 from berth.dialects.vitistack.calls import Calls
+from berth.dialects.vitistack.crowd import Crowd
 from berth.errors import ApiDown, ApiRefused
 from berth.leasing.holders import Identity
 from berth.metrics import Metrics
@@ -55,7 +56,7 @@ async def calling(fake: FakeApi) -> AsyncIterator[Calls]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with ApiClient(Access(f"http://127.0.0.1:{runner.addresses[0][1]}/v2", seconds=5)) as client:
-            yield Calls(client, Metrics())
+            yield Calls(client, Metrics(), Crowd())
     finally:
         await runner.cleanup()
 
@@ -95,7 +96,7 @@ async def test_many_at_once_get_each_its_own_answer(knows_batches: bool) -> None
 
 async def test_no_answer_is_told_to_each() -> None:
     async with ApiClient(Access("http://127.0.0.1:9/v2", seconds=1)) as client:
-        calls = Calls(client, Metrics())
+        calls = Calls(client, Metrics(), Crowd())
         found = await asyncio.gather(
             *(calls.register(ask(f"web-{number}")) for number in range(20)), return_exceptions=True
         )

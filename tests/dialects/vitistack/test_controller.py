@@ -45,7 +45,7 @@ async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
         api.stop()
 
 
-async def is_free(world: World, address: str, seconds: float = 15) -> None:
+async def is_free(world: World, address: str, seconds: float = 60) -> None:
     async def free() -> bool:
         return address.partition("/")[0] not in world.api.addresses()
 
@@ -104,13 +104,13 @@ async def test_admitted_without_an_api_and_served_later(cluster: DevCluster, bar
             address = address_of(await bare.get())
             return bool(address) and bare.api.entries(address)["my-service"].active
 
-        assert await eventually(is_served, 40)
+        assert await eventually(is_served, 60)
 
         async def is_confirmed() -> bool:
             entry = bare.api.entries("83.118.171.7").get("named")
             return entry is not None and entry.active
 
-        assert await eventually(is_confirmed, 40)
+        assert await eventually(is_confirmed, 60)
 
 
 async def test_twenty_first_requests_make_one_default_secret(cluster: DevCluster, bare: World) -> None:
@@ -137,7 +137,7 @@ async def test_a_lost_default_secret_is_told_loudly(cluster: DevCluster, bare: W
             await bare.delete("second")
             return False
 
-        assert await eventually(is_told, 15)
+        assert await eventually(is_told, 60)
 
 
 async def test_deleted_while_the_operator_was_away(cluster: DevCluster, bare: World) -> None:
@@ -160,7 +160,7 @@ async def test_deleted_while_the_operator_was_away(cluster: DevCluster, bare: Wo
             entry = bare.api.entries(kept)["kept"]
             return entry.expires_at is not None and entry.retention == 5
 
-        assert await eventually(is_retained)
+        assert await eventually(is_retained, 60)
         assert bare.api.entries(same)["same"].active
         assert address_of(await bare.get("same")) == same
 
@@ -215,7 +215,7 @@ async def test_upstreams_services_are_taken_over_as_they_are(cluster: DevCluster
         async def all_held() -> bool:
             return all(bare.api.entries(address) for address in addresses)
 
-        assert await eventually(all_held)
+        assert await eventually(all_held, 60)
         assert await bare.pool() == [f"{address}/32" for address in addresses]
         found = await bare.get("old-3")
         assert address_of(found) == addresses[3]
@@ -243,7 +243,7 @@ async def test_a_service_from_before_us_is_adopted(cluster: DevCluster, bare: Wo
         async def is_adopted() -> bool:
             return address_of(await bare.get("ours")) == "83.118.168.9/32"
 
-        assert await eventually(is_adopted)
+        assert await eventually(is_adopted, 60)
         assert bare.api.entries("83.118.168.9")["ours"].active
         for name in ("theirs", "pooled"):
             left = await bare.patch({"metadata": {"labels": {"a": "b"}}}, name)
@@ -272,6 +272,6 @@ async def test_other_services_do_not_need_the_operator(cluster: DevCluster, bare
             await bare.delete("ours")
             return False
 
-        assert await eventually(is_refused)
+        assert await eventually(is_refused, 60)
     finally:
         await bare.client.delete(WEBHOOKS, "dead-copy")

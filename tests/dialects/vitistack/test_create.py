@@ -48,7 +48,7 @@ async def test_a_plain_service_gets_all_annotations_and_an_address(world: World)
         shown = (await world.get())["status"]["loadBalancer"].get("ingress") or []
         return [one["ip"] for one in shown] == [address.partition("/")[0]]
 
-    assert await eventually(is_assigned)
+    assert await eventually(is_assigned, 60)
 
 
 async def test_the_default_secret_is_made_once_and_used(world: World) -> None:
@@ -210,7 +210,7 @@ async def test_a_zone_without_ipv6_refuses_dual_and_keeps_nothing(world: World) 
     async def is_free() -> bool:
         return "10.0.0.0" not in world.api.addresses()
 
-    assert await eventually(is_free)
+    assert await eventually(is_free, 60)
 
 
 async def test_a_users_secret_is_read_in_the_services_namespace(world: World) -> None:
@@ -258,7 +258,7 @@ async def test_without_metallb_nothing_is_asked_for(world: World) -> None:
         return False
 
     try:
-        assert await eventually(is_refused, 10)
+        assert await eventually(is_refused, 60)
         await metallb.start_pod(world.client, metallb.HELM, "helm")
         assert address_of(await world.create("helm"))
     finally:
@@ -324,7 +324,7 @@ async def test_events_tell_what_was_allocated(world: World) -> None:
     async def is_told() -> bool:
         return "AddressAllocated" in await world.events()
 
-    assert await eventually(is_told)
+    assert await eventually(is_told, 60)
 
 
 async def test_records_hold_no_secret(world: World) -> None:

@@ -66,7 +66,7 @@ async def test_the_same_review_many_times_is_one_address(world: World) -> None:
     async def has_lapsed() -> bool:
         return not world.api.of_namespace(world.namespace_id)
 
-    assert await eventually(has_lapsed, 30)
+    assert await eventually(has_lapsed, 60)
 
 
 async def test_no_secret_leaves_its_place(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ async def test_no_secret_leaves_its_place(world: World, capsys: pytest.CaptureFi
     async def is_released() -> bool:
         return not world.api.of_namespace(world.namespace_id)
 
-    assert await eventually(is_released, 20)
+    assert await eventually(is_released, 60)
     seen = [capsys.readouterr().out, str((await world.client.list(kinds.CONFIG_MAP, SYSTEM)).items)]
     seen.append(str((await world.client.list(EVENTS)).items))
     files = [path for path in world.api.folder.iterdir() if path.is_file()]

@@ -92,7 +92,7 @@ async def test_two_replicas_share_the_work(cluster: DevCluster, tmp_path: Path) 
                 async def only_one_is_left() -> bool:
                     return api.addresses() == [address.partition("/")[0]]
 
-                assert await eventually(only_one_is_left, 20)
+                assert await eventually(only_one_is_left, 60)
                 assert of(await world.get("web-3"), "retention-period-days") == "2"
             await emptied(world)
     finally:

@@ -63,7 +63,7 @@ async def test_what_another_webhook_refuses_is_given_back(world: World) -> None:
             await world.delete("never")
             return False
 
-        assert await eventually(is_refused, 20)
+        assert await eventually(is_refused, 60)
         results = await asyncio.gather(
             *(world.create(f"never-{number}") for number in range(50)), return_exceptions=True
         )
@@ -80,7 +80,7 @@ async def test_what_another_webhook_refuses_is_given_back(world: World) -> None:
             and not await world.pooled(f"{named}/32")
         )
 
-    assert await eventually(nothing_left, 20)
+    assert await eventually(nothing_left, 60)
 
 
 async def test_a_refused_update_is_turned_back(world: World) -> None:
@@ -97,14 +97,14 @@ async def test_a_refused_update_is_turned_back(world: World) -> None:
             await world.annotate(retention_period_days="0")
             return False
 
-        assert await eventually(is_refused, 20)
+        assert await eventually(is_refused, 60)
     finally:
         await world.client.delete(WEBHOOKS, "zzz-refuses")
 
     async def is_back() -> bool:
         return world.api.entries(address)["my-service"].retention == 0
 
-    assert await eventually(is_back, 20)
+    assert await eventually(is_back, 60)
     assert world.api.entries(address)["my-service"].active
 
 
@@ -122,7 +122,7 @@ async def test_a_deletion_refused_by_others_keeps_the_address(world: World) -> N
             await world.create()
             return False
 
-        assert await eventually(is_refused, 20)
+        assert await eventually(is_refused, 60)
         address = address_of(await world.get())
         assert world.api.entries(address)["my-service"].active
     finally:
@@ -175,7 +175,7 @@ async def no_pool_writes(world: World) -> AsyncIterator[None]:
             return "pools are frozen" in str(error)
         return False
 
-    assert await eventually(is_frozen, 20)
+    assert await eventually(is_frozen, 60)
     try:
         yield
     finally:
@@ -196,5 +196,5 @@ async def test_a_pool_that_cannot_be_written_refuses_and_undoes(world: World) ->
         async def is_undone() -> bool:
             return named not in world.api.addresses()
 
-        assert await eventually(is_undone)
+        assert await eventually(is_undone, 60)
     assert world.api.entries(first)["live"].active

@@ -42,7 +42,7 @@ async def test_another_key_in_the_same_namespace_is_admitted_but_not_served(
     async def is_served() -> bool:
         return bool((await world.get("first"))["status"]["loadBalancer"].get("ingress"))
 
-    assert await eventually(is_served)
+    assert await eventually(is_served, 60)
     other = await world.create("second", annotations={"addresses": address}, port=443)
     assert address_of(other) == address
     assert of(other, "allow-local-shared-ip") != of(await world.get("first"), "allow-local-shared-ip")
@@ -62,7 +62,7 @@ async def test_a_pool_entry_removed_by_hand_comes_back(world: World) -> None:
     async def is_back() -> bool:
         return await world.pooled(address)
 
-    assert await eventually(is_back)
+    assert await eventually(is_back, 60)
 
 
 async def test_a_pool_of_our_own_goes_with_its_last_address(world: World) -> None:
@@ -74,7 +74,7 @@ async def test_a_pool_of_our_own_goes_with_its_last_address(world: World) -> Non
     async def is_gone() -> bool:
         return await world.pool("hnet-public") is None
 
-    assert await eventually(is_gone)
+    assert await eventually(is_gone, 60)
 
 
 async def test_what_the_administrator_put_there_stays(world: World) -> None:
@@ -87,7 +87,7 @@ async def test_what_the_administrator_put_there_stays(world: World) -> None:
     async def is_left() -> bool:
         return await world.pool("hnet-public") == ["198.51.100.0/28"]
 
-    assert await eventually(is_left)
+    assert await eventually(is_left, 60)
     await world.client.delete(kinds.POOL, "hnet-public", metallb.NAMESPACE)
     theirs = {
         "apiVersion": "metallb.io/v1beta1",
@@ -131,6 +131,6 @@ async def test_two_clusters_announce_one_address(world: World, elsewhere: Client
     async def one_is_left() -> bool:
         return world.api.holders(address) == 1
 
-    assert await eventually(one_is_left)
+    assert await eventually(one_is_left, 60)
     assert world.api.entries(address)["my-service"].active
     await emptied(there)

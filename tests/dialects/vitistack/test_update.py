@@ -28,7 +28,7 @@ async def expires(world: World, address: str, name: str = "my-service") -> None:
         entry = world.api.entries(address).get(name)
         return entry is None or not entry.active
 
-    assert await eventually(is_expiring)
+    assert await eventually(is_expiring, 60)
 
 
 async def test_a_label_or_port_change_makes_no_call(world: World) -> None:
@@ -73,7 +73,7 @@ async def test_another_address_replaces_the_first(world: World) -> None:
     async def is_moved() -> bool:
         return not await world.pooled(first) and await world.pooled(f"{second}/32")
 
-    assert await eventually(is_moved)
+    assert await eventually(is_moved, 60)
 
 
 async def test_an_address_of_another_secret_changes_nothing(world: World) -> None:
@@ -124,7 +124,7 @@ async def test_a_zone_changes_with_its_address(world: World) -> None:
     async def has_left() -> bool:
         return not await world.pooled(first)
 
-    assert await eventually(has_left)
+    assert await eventually(has_left, 60)
 
 
 async def test_ipv4_becomes_dual_and_back(world: World) -> None:
@@ -142,7 +142,7 @@ async def test_ipv4_becomes_dual_and_back(world: World) -> None:
     async def has_left() -> bool:
         return not await world.pooled(six)
 
-    assert await eventually(has_left)
+    assert await eventually(has_left, 60)
 
 
 async def test_ipv4_cannot_become_ipv6(world: World) -> None:
@@ -162,7 +162,7 @@ async def test_a_secret_is_replaced(world: World) -> None:
     async def is_told() -> bool:
         return "SecretReplaced" in await world.events()
 
-    assert await eventually(is_told)
+    assert await eventually(is_told, 60)
     await world.annotate(secret="default")
     assert world.history().count("secret replaced") == 2
     assert world.api.entries(address)["my-service"].active
@@ -222,7 +222,7 @@ async def test_a_secret_edited_in_place_keeps_working(world: World) -> None:
     async def is_told() -> bool:
         return "SecretReplaced" in await world.events()
 
-    assert await eventually(is_told)
+    assert await eventually(is_told, 60)
     await world.annotate(retention_period_days="1")
     assert world.api.entries(address)["my-service"].retention == 1
     await world.annotate(retention_period_days="0")

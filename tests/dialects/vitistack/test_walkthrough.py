@@ -82,13 +82,13 @@ class Walk:
             entry = self.world.api.entries(address).get(name)
             return entry is None or not entry.active
 
-        await eventually(is_so, 20)
+        await eventually(is_so, 60)
 
     async def free(self, address: str) -> None:
         async def is_so() -> bool:
             return address.partition("/")[0] not in self.world.api.addresses()
 
-        await eventually(is_so, 20)
+        await eventually(is_so, 60)
 
 
 def _steady(text: str) -> str:
@@ -144,7 +144,7 @@ async def _create(walk: Walk) -> None:
         status = (await walk.world.get())["status"]["loadBalancer"]
         return [one["ip"] for one in status.get("ingress") or []] == ["83.118.168.0"]
 
-    assert await eventually(is_assigned)
+    assert await eventually(is_assigned, 60)
     await walk.run("-n services get service my-service -o jsonpath={.status.loadBalancer.ingress[*].ip}")
     walk.say(
         "What Kubernetes would refuse is refused before an address is spent; what makes no sense is told."

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from berth.control.admission import Handler
-from berth.control.events import Recorder
 from berth.control.review import Answer, Review
 from berth.control.webhooks import Webhook, rule
+from berth.dialects.shape import Kit
 from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.words import No
-from berth.metrics import Metrics
 from berth.settings import Settings
 
 Object = dict[str, Any]
@@ -79,20 +79,21 @@ def plans(settings: Settings) -> Mapping[str, tuple[Webhook, ...]]:
 class Frame:
     """Around a handler: waits for the caches, keeps the deadline, turns a No into an answer and an Event."""
 
-    def __init__(
-        self, ready: Callable[[], Awaitable[None]], seconds: float, events: Recorder, metrics: Metrics
-    ) -> None:
+    def __init__(self, ready: Callable[[], Awaitable[None]], kit: Kit, crowd: Crowd) -> None:
+        seconds = kit.settings.webhook_deadline_seconds
         self._ready = ready
         self._seconds = max(seconds - EARLY_SECONDS, seconds / 2)
-        self._events = events
-        self._metrics = metrics
+        self._events = kit.events
+        self._metrics = kit.metrics
+        self._crowd = crowd
 
     def around(self, handler: Handler) -> Handler:
         async def answered(review: Review) -> Answer:
             try:
                 async with asyncio.timeout(self._seconds):
                     await self._ready()
-                    return await handler(review)
+                    with self._crowd.one_more():
+                        return await handler(review)
             except No as no:
                 return self._refused(review, no)
             except TimeoutError:

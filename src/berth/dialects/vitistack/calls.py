@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from berth.central.client import ApiClient, Ask, registration
+from berth.dialects.vitistack.crowd import Crowd
 from berth.errors import ApiDown, ApiRefused
 from berth.metrics import Metrics
 from berth.store.secrets import Secret
@@ -20,14 +21,16 @@ Object = dict[str, Any]
 AT_ONCE = 2  # requests of several calls under way
 SINGLES = 4  # calls under way before others wait to go together
 TOGETHER = 128
+GATHER_SECONDS = 0.04  # in a crowd
 UNKNOWN_CALL = (404, 405)
 Waiting = tuple[str, Object, "asyncio.Future[Object]"]
 
 
 class Calls:
-    def __init__(self, api: ApiClient, metrics: Metrics) -> None:
+    def __init__(self, api: ApiClient, metrics: Metrics, crowd: Crowd) -> None:
         self._api = api
         self._metrics = metrics
+        self._crowd = crowd
         self._batches = True  # until the IPAM-API says it does not know them
         self._waiting: list[Waiting] = []
         self._under_way = 0
@@ -54,7 +57,9 @@ class Calls:
             self._metrics.ipam_call(name, code, time.perf_counter() - started)
 
     def _is_quick(self) -> bool:
-        return not self._batches or (self._under_way < SINGLES and not self._waiting)
+        if not self._batches:
+            return True
+        return self._under_way < SINGLES and not self._waiting and not self._crowd.is_here
 
     async def _alone(self, method: str, body: Object) -> Object:
         self._under_way += 1
@@ -82,6 +87,7 @@ class Calls:
         self._go_on()
 
     async def _send(self) -> None:
+        await self._crowd.gather(GATHER_SECONDS)
         group, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
         group = [one for one in group if not one[2].done()]  # given up before its turn came
         try:

@@ -10,20 +10,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from berth.control.cache import Cache
-from berth.control.mirror import Kept
 from berth.dialects.vitistack import kinds, records
+from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.records import Record
-from berth.errors import Conflict, NotFound
+from berth.errors import Conflict, KubeError, NotFound
 from berth.kube import meta
 from berth.kube.client import Client, PatchKind
 from berth.metrics import Metrics
 from berth.net import Address
 
 Object = dict[str, Any]
+Change = tuple[list[Object], "asyncio.Future[None]"]  # JSON patch steps, and who waits for them
 TRIES = 5
+GATHER_SECONDS = 0.08  # in a crowd
 TOGETHER = 100  # about 50 kB; a ConfigMap may have 1 MiB
 
 
@@ -43,6 +47,9 @@ class Filed:
         """Two replicas may have written it down at once: then the one that lasts longer."""
         lying = self._by_name.get(name)
         return max(lying.values(), key=_lasting) if lying else None
+
+    def lying(self, name: str, place: str) -> Record | None:
+        return self._by_name.get(name, {}).get(place)
 
     def of_service(self, namespace: str, name: str) -> list[Record]:
         return list(self._by_service.get(f"{namespace}/{name}", {}).values())
@@ -87,14 +94,39 @@ def _lasting(record: Record) -> tuple[bool, float, str]:
     return (not record.released, record.until or float("inf"), record.place)
 
 
+def _steps(record: Record, text: str | None) -> list[Object]:
+    path = f"/data/{record.name}"
+    test = {"op": "test", "path": path, "value": record.text}
+    change = {"op": "remove"} if text is None else {"op": "replace", "value": text}
+    return [test, {**change, "path": path}]
+
+
+def _fail(done: asyncio.Future[None], error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Cabinet:
+    """What webhooks and controller share of the records."""
+
+    cache: Cache
+    filed: Filed
+    metrics: Metrics
+    crowd: Crowd
+
+
 class Records:
-    def __init__(self, client: Client, kept: Kept, filed: Filed, namespace: str, metrics: Metrics) -> None:
+    def __init__(self, client: Client, namespace: str, cabinet: Cabinet) -> None:
         self._client = client
-        self._cache = kept.cache
-        self._filed = filed
         self._namespace = namespace
-        self._metrics = metrics
+        self._cache = cabinet.cache
+        self._filed = filed = cabinet.filed
+        self._metrics = cabinet.metrics
+        self._crowd = cabinet.crowd
         self._waiting: list[tuple[Record, asyncio.Future[None]]] = []
+        self._changes: dict[str, list[Change]] = {}
+        self._changing: dict[str, asyncio.Task[None]] = {}
         self._writing: asyncio.Task[None] | None = None
         self.seen, self.of_service, self.of_address = filed.seen, filed.of_service, filed.of_address
 
@@ -118,21 +150,10 @@ class Records:
 
     async def drop(self, record: Record) -> None:
         """Conflict if it changed since it was read; gone already is fine."""
-        lying = self._cache.get(self._namespace, record.place)
-        if lying is None or record.name not in lying["data"]:
-            return
         try:
-            if len(lying["data"]) > 1:
-                await self._change(record, None)
-                return
-            version = meta.resource_version(lying)
-            self._metrics.record_written("delete")
-            await self._client.delete(
-                kinds.CONFIG_MAP, record.place, self._namespace, resource_version=version
-            )
+            await self._change(record, None)
         except NotFound:
-            pass
-        self._cache.bury(lying)
+            await self.look(record)
 
     async def look(self, record: Record) -> Record | None:
         """As it is stored now."""
@@ -144,23 +165,71 @@ class Records:
                 self._cache.bury(lying)
         return self._filed.seen(record.name)
 
+    # What is there
+
     async def _change(self, record: Record, text: str | None) -> None:
-        """On condition that it still reads as it did when we read it."""
+        """On condition that it still reads as it did when we read it. None: it goes."""
         if text == record.text:
             return
-        path = f"/data/{record.name}"
-        test = {"op": "test", "path": path, "value": record.text}
-        change = {"op": "remove"} if text is None else {"op": "replace", "value": text}
+        try:
+            await self._queue(record, text)
+        except Conflict:
+            # An answer may have been lost, and this been the second try of what was done already.
+            await self.look(record)
+            now = self._filed.lying(record.name, record.place)
+            if (now.text if now is not None else None) != text:
+                raise
+
+    async def _queue(self, record: Record, text: str | None) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._changes.setdefault(record.place, [])
+        waiting.append((_steps(record, text), done))
+        if len(waiting) == 1 and record.place not in self._changing:
+            self._changing[record.place] = asyncio.create_task(self._change_all(record.place))
+        await done
+
+    async def _change_all(self, place: str) -> None:
+        """Changes in one place go together or one after another, so as not to be in each other's way."""
+        try:
+            while group := self._changes.pop(place, None):
+                await self._change_together(place, group)
+        finally:
+            del self._changing[place]
+
+    async def _change_together(self, place: str, group: list[Change]) -> None:
+        try:
+            await self._patch(place, [step for steps, _ in group for step in steps])
+        except Exception as error:
+            if len(group) == 1:
+                _fail(group[0][1], error)
+                return
+            for one in group:  # one of them does not fit: each by itself
+                await self._change_together(place, [one])
+            return
+        for _, done in group:
+            if not done.done():
+                done.set_result(None)
+
+    async def _patch(self, place: str, steps: list[Object]) -> None:
         self._metrics.record_written("change")
-        self._cache.observe(
-            await self._client.patch(
-                kinds.CONFIG_MAP,
-                record.place,
-                [test, {**change, "path": path}],
-                self._namespace,
-                kind=PatchKind.JSON,
-            )
+        answer = await self._client.patch(
+            kinds.CONFIG_MAP, place, steps, self._namespace, kind=PatchKind.JSON
         )
+        self._cache.observe(answer)
+        if not answer.get("data"):
+            await self._clear(answer)
+
+    async def tidy(self) -> None:
+        """Takes away what was emptied and is still there, for whatever reason; nothing is added to it."""
+        for lying in self._cache:
+            if not lying.get("data"):
+                await self._clear(lying)
+
+    async def _clear(self, lying: Object) -> None:
+        name, version = lying["metadata"]["name"], meta.resource_version(lying)
+        with suppress(KubeError):
+            await self._client.delete(kinds.CONFIG_MAP, name, self._namespace, resource_version=version)
+            self._cache.bury(lying)
 
     # New ones
 
@@ -174,6 +243,7 @@ class Records:
 
     async def _write_all(self) -> None:
         while self._waiting:
+            await self._crowd.gather(GATHER_SECONDS)
             group, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             # Given up before its turn came: nothing was asked for in its name yet.
             group = [(record, written) for record, written in group if not written.done()]

@@ -15,6 +15,7 @@ from typing import Any
 from berth import log
 from berth.control.events import Recorder
 from berth.dialects.vitistack import kinds, wish
+from berth.dialects.vitistack.calmly import Calmly
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import MOST_DAYS, Terms
@@ -33,6 +34,7 @@ class Holding:
     def __init__(self, parts: Parts, events: Recorder) -> None:
         self._parts = parts
         self._events = events
+        self._calmly = Calmly(events)
         self._known: set[tuple[str, str]] = set()  # record and UID of which all is settled
         self._met: set[tuple[str, str]] = set()  # record and UID of which the Service was there
         self._told: dict[str, Secret] = {}  # edited values that could not be taken over
@@ -101,7 +103,7 @@ class Holding:
         secrets = await self._parts.secrets_of(found) if found is not None and not found.released else ()
         secrets = secrets or (await self._parts.vault.named(record.secret, record.namespace),)
         if record.kept:
-            await self._parts.vault.keep(record.name, secrets[0])
+            await self._parts.vault.keep(record.name, *secrets)
         await self._parts.records.put(record)
         await self._parts.registrar.confirm(record, secrets)
         self._is_settled(record)
@@ -114,7 +116,7 @@ class Holding:
         record = replace(record, kept=found.kept or record.kept)
         if found.secret != record.secret:
             new = await self._parts.vault.named(record.secret, record.namespace)
-            await self._parts.vault.keep(record.name, new, secrets[0] if secrets else None)
+            await self._parts.vault.keep(record.name, new, *secrets)
             await self._parts.registrar.replace(record, secrets or (new,), new)
             self._events.event(live, "Normal", "SecretReplaced", f"{record.address}: {record.secret}")
         else:
@@ -122,7 +124,10 @@ class Holding:
         await self._parts.records.put(replace(record, replaced=found.secret != record.secret))
 
     async def _finish_replacement(self, live: Object, found: Record) -> None:
+        """It may have been cut short before the IPAM-API heard of it; then the old secret is still needed."""
         secrets = await self._parts.vault.kept(found.name)
+        if secrets:
+            await self._parts.registrar.replace(found, secrets, secrets[0])
         kept = found.secret != kinds.DEFAULT_SECRET
         await self._parts.records.save(replace(found, kept=kept, replaced=False, until=0.0))
         if kept and secrets:
@@ -141,13 +146,13 @@ class Holding:
         except No:
             return  # gone or unusable: what it was is kept
         kept = await self._parts.vault.kept(found.name)
-        if not kept or now in kept[:1] or self._told.get(found.name) == now:
+        if not kept or kept == (now,) or self._told.get(found.name) == now:
             return
-        await self._parts.vault.keep(found.name, now, kept[0])
+        await self._parts.vault.keep(found.name, now, *kept)
         try:
             await self._parts.registrar.replace(found, kept, now)
         except ApiRefused as no:
-            await self._parts.vault.keep(found.name, kept[0])
+            await self._parts.vault.keep(found.name, *kept)
             self._told[found.name] = now
             text = f"Secret {found.secret} was edited; {found.address} keeps the old one: {no.message}"
             self._events.event(live, "Warning", "SecretChanged", text)
@@ -183,4 +188,4 @@ class Holding:
 
     def _tell(self, live: Object, record: Record, reason: str) -> None:
         text = f"{wish.host(record.address)} in zone {record.zone}"
-        self._events.event(live, "Normal", reason, text)
+        self._calmly.event(live, "Normal", reason, text)

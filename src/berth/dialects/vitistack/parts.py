@@ -20,6 +20,7 @@ from berth.dialects.vitistack.words import No
 from berth.errors import KubeError
 from berth.kube.client import Client
 from berth.leasing.holders import Identity
+from berth.metrics import Metrics
 from berth.settings import Settings
 from berth.store.secrets import Secret
 
@@ -71,6 +72,7 @@ class Parts:
     metallb: MetalLb
     neighbours: Neighbours
     places: Whereabouts
+    metrics: Metrics
 
     async def secret_for(self, word: str, namespace: str, user: User | None) -> Secret:
         """A user's Secret is used only on behalf of somebody who may read it; None: our own wish."""

@@ -8,7 +8,6 @@ pool that somebody else made is never deleted, nor its last entry taken (MetalLB
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Any
 
 from berth.control.mirror import Kept, Watched
 from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.wish import host
 from berth.errors import AlreadyExists, Conflict, InvalidText, NotFound
 from berth.kube import meta
@@ -24,7 +24,7 @@ from berth.net import Address, Range, parse_range
 
 Object = dict[str, Any]
 TRIES = 10
-RUSH_SECONDS = 0.1  # between two writes for one zone, when many come at once
+GATHER_SECONDS = 0.15  # where many come or go at once: a pool of a thousand entries is dear to write
 OURS = "berth"
 
 
@@ -33,13 +33,14 @@ def watched(namespace: str) -> Watched:
 
 
 class Pools:
-    def __init__(self, client: Client, kept: Kept | None, namespace: str) -> None:
+    def __init__(self, client: Client, kept: Kept | None, namespace: str, crowd: Crowd) -> None:
         self._client = client
+        self._crowd = crowd
         self._kept = kept  # None: there is no MetalLB here
         self._namespace = namespace
         self._locks: dict[str, asyncio.Lock] = {}
         self._wanted: dict[str, set[Address]] = {}
-        self._written_at: dict[str, float] = {}
+        self._leaving: dict[str, dict[Address, Callable[[], bool]]] = {}
         self._coverage: dict[str, tuple[Object, Coverage]] = {}  # of the pool as it was last looked at
 
     async def add(self, zone: str, addresses: Iterable[Address]) -> None:
@@ -51,25 +52,34 @@ class Pools:
         async with self._lock(zone):
             if not self.missing(zone, missing):
                 return  # whoever held the lock before us has written ours with theirs
-            await self._gather(zone, missing)
+            await self._crowd.gather(GATHER_SECONDS)
             wanted = self._wanted.pop(zone, set())
             if still := self.missing(zone, wanted | missing):
                 await self._change(zone, lambda entries: _with(entries, still))
-                self._written_at[zone] = time.monotonic()
 
-    async def _gather(self, zone: str, mine: set[Address]) -> None:
-        """Where others come in a rush, a write waits a little for more of them: a pool of a thousand entries
-        is dear to write. One that is alone does not wait.
-        """
-        rushed = len(self._wanted.get(zone, mine) - mine) > 0
-        since = time.monotonic() - self._written_at.get(zone, float("-inf"))
-        if rushed and since < RUSH_SECONDS:
-            await asyncio.sleep(RUSH_SECONDS - since)
-
-    async def remove(self, zone: str, address: Address) -> None:
-        if self._kept is not None:
+    async def remove(self, zone: str, address: Address, is_needed: Callable[[], bool]) -> None:
+        """Takes its entry away, together with those of others who wait; asked once more before that."""
+        if self._kept is None:
+            return
+        leaving = self._leaving.setdefault(zone, {})
+        leaving[address] = is_needed
+        try:
             async with self._lock(zone):
-                await self._change(zone, lambda entries: [text for text in entries if not _is(text, address)])
+                if address in leaving:
+                    if len(leaving) > 1:
+                        await asyncio.sleep(GATHER_SECONDS)
+                    await self._take_away(zone, leaving)
+        finally:
+            leaving.pop(address, None)
+
+    async def _take_away(self, zone: str, leaving: dict[Address, Callable[[], bool]]) -> None:
+        gone = {address for address, is_needed in leaving.items() if not is_needed()}
+        texts = {host(address) for address in gone}
+        await self._change(
+            zone, lambda entries: [text for text in entries if text not in texts and not _is_any(text, gone)]
+        )
+        for address in gone:
+            leaving.pop(address, None)  # those who wait for it need not write
 
     def missing(self, zone: str, addresses: Iterable[Address]) -> set[Address]:
         if self._kept is None:
@@ -186,9 +196,11 @@ def _range(entry: str) -> Range | None:
         return None
 
 
-def _is(entry: str, address: Address) -> bool:
-    """An entry for this one address, however it is written; a wider range is the administrator's."""
+def _is_any(entry: str, addresses: set[Address]) -> bool:
+    """An entry for one of them, however it is written; a wider range is the administrator's."""
+    if entry[-3:] == "/32":
+        return False  # has one spelling
     found = _range(entry)
-    if found is None or found.family is not address.family:
+    if found is None or found.first != found.last:
         return False
-    return found.first == found.last == address.value
+    return Address(found.family, found.first) in addresses

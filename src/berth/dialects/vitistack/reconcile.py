@@ -22,7 +22,8 @@ from berth.dialects.shape import Built, Kit
 from berth.dialects.vitistack import admit, filing, kinds, pools, records
 from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.calls import Calls
-from berth.dialects.vitistack.filing import Filed, Records
+from berth.dialects.vitistack.crowd import Crowd
+from berth.dialects.vitistack.filing import Cabinet, Filed, Records
 from berth.dialects.vitistack.inventory import Inventories
 from berth.dialects.vitistack.life import ServiceLife
 from berth.dialects.vitistack.metallb import MetalLb
@@ -33,6 +34,7 @@ from berth.dialects.vitistack.pools import Pools
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.releasing import Restraint
+from berth.dialects.vitistack.tally import Tally
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.vitistack.vault import Vault
 from berth.errors import InvalidText, UserError
@@ -62,9 +64,10 @@ class _Wiring:
         self._neighbours = Neighbours(
             self._services.cache, settings.vitistack_classes, settings.vitistack_excluded
         )
+        self._crowd = Crowd()
         self._api = ApiClient(_access(settings))
-        self._registrar = Registrar(Calls(self._api, kit.metrics), settings.api_url)
-        parts = self._parts(kit.client)
+        self._registrar = Registrar(Calls(self._api, kit.metrics, self._crowd), settings.api_url)
+        self._leading = parts = self._parts(kit.client)
         self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
         brake = Brake(parts, self._filed, kit.events, kit.metrics)
         self._life = ServiceLife(parts, self._services.cache, kit.events, Restraint(self._inventories, brake))
@@ -90,24 +93,23 @@ class _Wiring:
     def _parts(self, client: Client) -> Parts:
         """One set for the webhooks of every replica, one for the leader's controller."""
         settings = self._kit.settings
-        kept = Records(
-            client, self._record_kept, self._filed, settings.vitistack_namespace, self._kit.metrics
-        )
+        cabinet = Cabinet(self._record_kept.cache, self._filed, self._kit.metrics, self._crowd)
         return Parts(
             client=client,
             settings=settings,
             vault=Vault(client, settings.vitistack_namespace, lambda: _depends_on_default(self._filed)),
-            records=kept,
+            records=Records(client, settings.vitistack_namespace, cabinet),
             registrar=self._registrar,
-            pools=Pools(client, self._pool_kept, settings.metallb_namespace),
+            pools=Pools(client, self._pool_kept, settings.metallb_namespace, self._crowd),
             metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
             neighbours=self._neighbours,
             places=Whereabouts(client),
+            metrics=self._kit.metrics,
         )
 
     def _routes(self) -> Mapping[str, Handler]:
         kit, parts = self._kit, self._parts(self._kit.free)
-        frame = admit.Frame(self._ready, kit.settings.webhook_deadline_seconds, kit.events, kit.metrics)
+        frame = admit.Frame(self._ready, kit, self._crowd)
         return {
             kinds.MUTATE_PATH: frame.around(Mutation(parts).review),
             kinds.VALIDATE_PATH: frame.around(Validation(parts).review),
@@ -121,6 +123,7 @@ class _Wiring:
     # What wakes what
 
     def _listen(self) -> None:
+        self._services.cache.listen(Tally(self._neighbours, self._kit.metrics).change)
         self._services.cache.listen(self._service_changed)
         self._record_kept.cache.listen(self._record_changed)
         if self._pool_kept is not None:
@@ -143,6 +146,7 @@ class _Wiring:
             await asyncio.sleep(self._kit.settings.vitistack_resync_seconds)
             self._life.holding.again()
             self._everything()
+            await self._leading.records.tidy()
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         either = [one for one in (old, new) if one is not None]

@@ -105,7 +105,7 @@ class Releasing:
             return NO_SECRET_SECONDS
         await self._parts.registrar.release(replace(record, terms=terms), secrets)
         if not self._is_needed(record):
-            await self._parts.pools.remove(record.zone, record.address)
+            await self._parts.pools.remove(record.zone, record.address, lambda: self._is_needed(record))
         await self._close(record, terms)
         kept = f", kept for {terms.retention_days} days" if terms.retention_days else ""
         self._tell(record, "Normal", "AddressReleased", f"{host(record.address)} in zone {record.zone}{kept}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -167,22 +166,24 @@ class Validation:
     async def _rekey(self, case: Case, record: Record) -> None:
         new = await self._parts.secret_for(record.secret, record.namespace, case.user)
         olds = await self._old_secrets(case, record)
-        if new in olds[:1]:
+        if olds == (new,):
             await self._amend(case, record)
             return
+        # Several: a replacement was cut short, and which of them counts there is not known.
+        old = next(one for one in olds if one != new)
         record = replace(record, kept=True, replaced=True)
-        await self._parts.vault.keep(record.name, new, olds[0])
+        await self._parts.vault.keep(record.name, new, *olds)
         back = await self._parts.records.put(record) or _as_before(record, case.before)
-        case.done.append(lambda: self._rekey_back(back, (new, olds[0])))
+        case.done.append(lambda: self._rekey_back(back, (new, old)))
         try:
             await self._parts.registrar.replace(record, olds, new)
         except ApiError as error:
             raise self._no(case, error, words.not_replaced(record.address.family, case.name, "")) from error
 
     async def _rekey_back(self, back: Record, secrets: tuple[Secret, Secret]) -> None:
+        """If that is refused, too, both are kept, and the controller goes by what is stored."""
         new, old = secrets
-        with suppress(ApiRefused):  # then it was never replaced
-            await self._parts.registrar.replace(back, (new,), old)
+        await self._parts.registrar.replace(back, (new,), old)
         await self._parts.vault.keep(back.name, old)
         await self._parts.records.put(replace(back, kept=True, replaced=False))
 

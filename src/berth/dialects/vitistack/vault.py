@@ -25,13 +25,19 @@ from berth.store.secrets import Secret
 Object = dict[str, Any]
 LETTERS = string.ascii_letters + string.digits
 LENGTH = range(8, 65)
-BEFORE = "before"
+BEFORE, BEFORES = "before", 9
 
 _log = log.get("ipam-operator")
 
 
 def random_text(length: int = 32) -> str:
-    return "".join(secrets.choice(LETTERS) for _ in range(length))
+    """Every letter is equally likely: bytes past the last whole multiple of their number are left out."""
+    whole = 256 - 256 % len(LETTERS)
+    found = ""
+    while len(found) < length:
+        drawn = secrets.token_bytes(length)
+        found += "".join(LETTERS[byte % len(LETTERS)] for byte in drawn if byte < whole)
+    return found[:length]
 
 
 class Vault:
@@ -110,8 +116,10 @@ class Vault:
 
     # Copies: what an address was registered with, whatever becomes of the user's Secret.
 
-    async def keep(self, name: str, value: Secret, before: Secret | None = None) -> None:
-        values = {kinds.SECRET_KEY: value} | ({BEFORE: before} if before is not None else {})
+    async def keep(self, name: str, value: Secret, *before: Secret) -> None:
+        """With what it may still be registered with, as long as that is not certain."""
+        others = [one for one in dict.fromkeys(before) if one != value][:BEFORES]
+        values = {kinds.SECRET_KEY: value} | {f"{BEFORE}-{at}": one for at, one in enumerate(others)}
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -125,12 +133,13 @@ class Vault:
             await self._client.replace(kinds.SECRET, body)
 
     async def kept(self, name: str) -> tuple[Secret, ...]:
-        """The value in use first, then the one it may have replaced."""
+        """The value in use first, then those it may have replaced."""
         try:
             found = await self._client.get(kinds.SECRET, name, self._namespace)
         except NotFound:
             return ()
-        values = (_value(found, key) for key in (kinds.SECRET_KEY, BEFORE))
+        befores = sorted(key for key in found.get("data") or {} if key.startswith(BEFORE))
+        values = (_value(found, key) for key in (kinds.SECRET_KEY, *befores))
         return tuple(value for value in values if value is not None)
 
     async def forget(self, name: str) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from berth.dialects.vitistack import kinds, words
 from berth.dialects.vitistack.words import No
@@ -97,9 +98,15 @@ def read_addresses(text: str, name: str) -> tuple[Address, ...]:
 
 def _address(text: str, name: str) -> Address:
     try:
-        return parse_address(canonical(text)[1])
+        return _parsed(text)
     except ValueError:
         raise No(words.invalid_address(name, text[:100])) from None
+
+
+@lru_cache(maxsize=8192)
+def _parsed(text: str) -> Address:
+    """The same few texts again and again: in an object, in the next version of it, in its record."""
+    return parse_address(canonical(text)[1])
 
 
 def read_families(word: str) -> Families:
@@ -131,7 +138,7 @@ def listed(annotations: Mapping[str, str]) -> tuple[Address, ...]:
     found: dict[Family, Address] = {}
     for part in annotations.get(kinds.ADDRESSES, "").split(","):
         try:
-            address = parse_address(canonical(part.strip())[1])
+            address = _parsed(part.strip())
         except ValueError:
             continue
         found.setdefault(address.family, address)

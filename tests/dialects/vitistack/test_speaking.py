@@ -1,0 +1,244 @@
+"""Who speaks for a cluster, and how much may go at once: inventories, copies, the brake, the log's lines."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from io import StringIO
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+import pytest_asyncio
+from tests.support.killing import serves
+from tests.support.operator import Operator, eventually
+from tests.support.vitistack import SYSTEM, Api, World, address_of, emptied, fresh, operating, prepared
+
+from berth import log
+from berth.control.events import EVENTS
+from berth.devcluster import DevCluster
+from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack.records import parse
+from berth.errors import UserError
+from berth.run import operate
+from berth.settings import Settings
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+LINES = (
+    "Mutation Started for Service",
+    "Dry run .Spec:",
+    "Mutation Started for Service",
+    "Dry run mode detected, skipping mutating for Service:",
+    "Validation Create Started for Service",
+    "Dry run mode detected, skipping validate create for Service:",
+    "Initialized default secret",
+    "Request IPv4-address for Service:",
+    "Received IPv4-address for Service:",
+    "Mutating Completed for Service",
+    "Validation Create Started for Service",
+    "Validate IP-address succeeded!",
+    "Validation Create Completed for Service",
+)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
+    api = Api(tmp_path)
+    async with prepared(cluster) as client:
+        api.start()
+        world = await fresh(World(client, api, ""))
+        yield world
+        await emptied(world)
+        api.stop()
+
+
+async def metric(operator: Operator, name: str) -> float:
+    """The sum over its labels; 0 if it was never counted."""
+    url = f"http://127.0.0.1:{operator.listening.metrics or operator.listening.health}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        lines = (await answer.text()).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+
+async def test_two_operators_with_one_cluster_id_release_nothing(cluster: DevCluster, bare: World) -> None:
+    """T25, rule 13: frozen as long as both speak, with an alarm; when one has left, what is due is done."""
+    async with operating(cluster, bare.api) as original:
+        await serves(bare)
+        addresses = [address_of(await bare.create(f"web-{number}")) for number in range(2)]
+        async with operating(cluster, bare.api) as copy:
+
+            async def both_know() -> bool:
+                alarms = [await metric(one, "berth_cluster_frozen") for one in (original, copy)]
+                return alarms == [1.0, 1.0]
+
+            assert await eventually(both_know, 60)
+            for number in range(2):
+                await bare.delete(f"web-{number}")
+
+            async def is_told() -> bool:
+                return "ReleasePending" in await bare.events("web-0")
+
+            assert await eventually(is_told, 60)
+            assert all(bare.api.entries(one)[f"web-{n}"].active for n, one in enumerate(addresses))
+            assert address_of(await asking(bare, "late"))  # registering goes on
+
+        async def is_free() -> bool:
+            return not set(bare.api.of_namespace(bare.namespace_id)) & {_bare(one) for one in addresses}
+
+        assert await eventually(is_free, 60)
+
+        async def is_over() -> bool:
+            return await metric(original, "berth_cluster_frozen") == 0.0
+
+        assert await eventually(is_over, 30)
+
+
+async def asking(world: World, name: str) -> dict[str, object]:
+    """Two operators register in turn; whoever answers, it is admitted."""
+
+    async def made() -> dict[str, object]:
+        return await world.create(name)
+
+    return await eventually(made, 60)
+
+
+def _bare(address: str) -> str:
+    return address.partition("/")[0]
+
+
+async def test_what_the_ledger_lost_comes_back(cluster: DevCluster, bare: World) -> None:
+    """Rule 13: an older copy of the database is served; the inventory tells it what it lacks."""
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        bare.api.stop()
+        copy = {path: path.read_bytes() for path in bare.api.folder.glob("api.db*") if path.is_file()}
+        bare.api.start()
+        made = await asking(bare, "web")
+        address = address_of(made)
+        bare.api.stop()
+        for path in bare.api.folder.glob("api.db*"):
+            path.unlink()
+        for path, content in copy.items():
+            path.write_bytes(content)
+        bare.api.start()
+
+        async def is_back() -> bool:
+            entry = bare.api.entries(address).get("web")
+            return entry is not None and entry.active
+
+        assert await eventually(is_back, 60)
+
+
+async def test_many_absent_services_wait_for_a_person(cluster: DevCluster, bare: World) -> None:
+    """Rule 10: twenty records without their Services, met at a start, are not released until somebody
+    agrees to just that; one that goes under our eyes is.
+    """
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        await asyncio.gather(*(bare.create(f"web-{number}") for number in range(20)))
+    await asyncio.gather(*(bare.delete(f"web-{number}") for number in range(20)))
+
+    async def is_over() -> bool:
+        """Their admission: until then a Service may still be stored."""
+        return all(float(one["data"]["until"]) < time.time() for one in await bare.records())
+
+    assert await eventually(is_over, 30)
+    async with operating(cluster, bare.api) as operator:
+
+        async def word() -> str:
+            told = [one for one in (await bare.client.list(EVENTS)).items if _is_brake(one)]
+            assert told
+            return str(told[-1]["message"].rpartition("=")[2])
+
+        agreed = await eventually(word, 60)
+        seen = address_of(await asking(bare, "seen"))
+        await bare.delete("seen")
+
+        async def is_free() -> bool:
+            return _bare(seen) not in bare.api.of_namespace(bare.namespace_id)
+
+        assert await eventually(is_free, 60)
+        assert len(bare.api.of_namespace(bare.namespace_id)) == 20
+        assert await metric(operator, "berth_releases_braked") == 20.0
+        note = {"metadata": {"annotations": {kinds.RELEASE_ABSENT: agreed}}}
+        await bare.client.patch(kinds.NAMESPACE, SYSTEM, note)
+
+        async def all_free() -> bool:
+            return not bare.api.of_namespace(bare.namespace_id)
+
+        assert await eventually(all_free, 60)
+
+
+def _is_brake(event: dict[str, str]) -> bool:
+    return event["reason"] == "ReleasesHeldBack"
+
+
+async def test_a_record_of_another_cluster_is_left_alone(cluster: DevCluster, bare: World) -> None:
+    """Restored from another cluster's backup: what it stands for is not ours to release."""
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        made = await asking(bare, "web")
+        lying = next(
+            one
+            for one in (await bare.client.list(kinds.CONFIG_MAP, SYSTEM)).items
+            for record in parse(one)
+            if record.who.service_name == "web"
+        )
+        data = {key: text.replace('"web"', '"elsewhere"') for key, text in lying["data"].items()}
+        strange = {key: _moved(text) for key, text in data.items()}
+        about = {"name": "restored", "namespace": SYSTEM, "labels": {kinds.RECORD_LABEL: "true"}}
+        await bare.client.create(
+            kinds.CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": strange}
+        )
+        await bare.delete("web")
+
+        async def is_free() -> bool:
+            return _bare(address_of(made)) not in bare.api.addresses()
+
+        assert await eventually(is_free, 60)
+        assert await bare.client.get(kinds.CONFIG_MAP, "restored", SYSTEM)
+        await bare.client.delete(kinds.CONFIG_MAP, "restored", SYSTEM)
+
+
+def _moved(text: str) -> str:
+    return orjson.dumps(orjson.loads(text) | {"cluster-id": "another", "until": "0"}).decode()
+
+
+async def test_the_documents_lines_are_in_the_log(cluster: DevCluster, bare: World) -> None:
+    """2.12, D-09: in the document's order, with name and namespace, and the address without its mask."""
+    heard = StringIO()
+    async with operating(cluster, bare.api) as operator:
+        await serves(bare)
+        log.configure("info", heard)
+        try:
+            made = await bare.create()
+        finally:
+            log.configure("info")
+        lines = [line.split("\t") for line in heard.getvalue().splitlines()]
+        told = [line for line in lines if line[2] == "ipam-operator" and line[3] in LINES]
+        assert [line[3] for line in told] == list(LINES)
+        for line in told:
+            if line[3] != "Initialized default secret":
+                fields = orjson.loads(line[4])
+                assert (fields["name"], fields["namespace"]) == ("my-service", bare.namespace)
+        address = _bare(address_of(made))
+        assert orjson.loads(told[8][4])["address"] == address
+        assert orjson.loads(told[11][4])["ip"] == address
+        assert await metric(operator, "berth_records_written_total") == 1.0
+        grants = 'berth_decisions_total{dialect="vitistack",reason="",result="grant"}'
+        assert await metric(operator, grants) == 1.0
+
+        async def is_counted() -> bool:
+            return await metric(operator, 'berth_claims{dialect="vitistack",state="Bound"}') == 1.0
+
+        assert await eventually(is_counted, 30)
+        assert await metric(operator, "berth_ipam_api_seconds_count") == 2.0
+
+
+async def test_two_dialects_may_not_serve_the_same_class() -> None:
+    """Decision 6: the operator says so and stops."""
+    settings = Settings(dialects=("vip", "vitistack"), vip_classes=("", "a"), vitistack_classes=("", "b"))
+    with pytest.raises(UserError, match="would both serve Services of loadBalancerClass ''"):
+        await operate(settings)

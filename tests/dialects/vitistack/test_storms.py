@@ -1,0 +1,304 @@
+"""T14, T15, T19, T22, T23: lost answers, a store that hangs, failing webhooks, Services that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Say, Verdict, Write
+from tests.support.killing import serves, settled
+from tests.support.line import at_random, line
+from tests.support.operator import eventually
+from tests.support.started import free_port
+from tests.support.vitistack import Api, World, address_of, emptied, fresh, operating, prepared, service
+
+from berth.control.webhooks import MUTATING, VALIDATING
+from berth.devcluster import DevCluster
+from berth.dialects.vitistack import kinds
+from berth.errors import KubeError, NotFound, StatusError
+from berth.kube import meta
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.faults,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(600),
+]
+Object = dict[str, Any]
+DEADLINE_SECONDS = 3.0
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
+    api = Api(tmp_path, ("--pending-seconds", "3"))
+    async with prepared(cluster) as client:
+        api.start()
+        world = await fresh(World(client, api, ""))
+        yield world
+        await emptied(world)
+        api.stop()
+
+
+async def asked_again(action: Callable[[], Awaitable[object]], seconds: float = 60) -> None:
+    """As a user does, or a GitOps tool: until it is done."""
+
+    async def is_done() -> bool:
+        await action()
+        return True
+
+    await eventually(is_done, seconds)
+
+
+async def empty(world: World, seconds: float = 60) -> None:
+    async def is_empty() -> bool:
+        return not world.api.of_namespace(world.namespace_id)
+
+    assert await eventually(is_empty, seconds)
+
+
+# T14
+
+
+def spoiling(share: float, seed: int) -> Plan:
+    """Writes to the API server refused, cut, or done without an answer."""
+    random = Random(seed)
+
+    async def before(write: Write) -> Verdict:
+        faults: list[Verdict] = [Cut(), Say(429, "TooManyRequests", {"Retry-After": "0"}), Say(500, "")]
+        spoiled = write.counts and "/admissionregistration" not in write.path and random.random() < share
+        return random.choice(faults) if spoiled else Pass()
+
+    async def after(write: Write) -> Verdict:
+        return Cut() if write.counts and random.random() < share / 3 else Pass()
+
+    return Plan(before, after)
+
+
+async def test_lost_answers_cost_no_address(cluster: DevCluster, bare: World, tmp_path: Path) -> None:
+    """T14: 2,000 calls and writes, 12% of them refused, cut or done unheard: one address for each Service."""
+    names = [f"web-{number}" for number in range(160)]
+    limit = asyncio.Semaphore(16)
+
+    async def create(name: str) -> None:
+        async with limit:
+            await asked_again(lambda: _created(bare, name))
+
+    async def deny(name: str) -> None:
+        async with limit:
+            await asked_again(lambda: bare.annotate(name, deny_external_cleanup="true"))
+
+    async with (
+        FaultProxy(cluster, tmp_path).running() as proxy,
+        line(bare.api.url) as (wire, url),
+        operating(cluster, bare.api, kubeconfig=proxy.kubeconfig, api_url=url, vitistack_pending_seconds=2.0),
+    ):
+        await serves(bare)
+        proxy.plan, wire.before = spoiling(0.12, 14), at_random(0.12, 14)
+        await asyncio.gather(*map(create, names))
+        await asyncio.gather(*map(deny, names[:80]))
+        await asyncio.gather(*(bare.delete(name) for name in names[80:]))
+        ops = len(proxy.writes) + wire.calls
+        proxy.plan, wire.before = Plan(), at_random(0, 0)
+        assert not await settled(bare)
+        listed = [address_of(one) for one in await bare.services()]
+        assert len(set(listed)) == len(listed) == 80
+    assert wire.spoiled > 20
+    assert ops > 900
+
+
+async def _created(world: World, name: str) -> None:
+    """A refused or lost create may have been stored all the same."""
+    try:
+        await world.create(name)
+    except StatusError:
+        assert address_of(await world.get(name))
+
+
+# T15
+
+
+@contextmanager
+def locked(api: Api) -> Iterator[None]:
+    """Another writer holds the database."""
+    with closing(sqlite3.connect(api.folder / "api.db", isolation_level=None, timeout=10)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("ROLLBACK")
+
+
+@contextmanager
+def stopped(api: Api) -> Iterator[None]:
+    """As under a disk that does not come back from fsync: it takes connections and never answers."""
+    assert api.process is not None
+    pid = api.process.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def test_a_store_that_hangs_is_answered_for_in_time(cluster: DevCluster, bare: World) -> None:
+    """T15: 10 creates with the database locked, 10 with an API that hangs; each has its answer within the
+    deadline, and nothing is left of those that were refused.
+    """
+    async with operating(
+        cluster, bare.api, webhook_deadline_seconds=DEADLINE_SECONDS, vitistack_pending_seconds=2.0
+    ):
+        await serves(bare)
+        for word, hanging in (("locked", locked), ("stopped", stopped)):
+            with hanging(bare.api):
+                waited = await asyncio.gather(*(_seconds(bare, f"{word}-{n}") for n in range(10)))
+            # Both webhooks may use their time; the rest is for a slow machine.
+            assert max(waited) < 2 * DEADLINE_SECONDS + 10, word
+        assert not await settled(bare)
+        await asked_again(lambda: bare.create("after"))
+
+
+async def _seconds(world: World, name: str) -> float:
+    started = time.monotonic()
+    with suppress(StatusError):
+        await world.create(name)
+    return time.monotonic() - started
+
+
+# T19
+
+
+@asynccontextmanager
+async def webhooks_at(world: World, url: str) -> AsyncIterator[None]:
+    """Our registered webhooks, turned to somebody else while the operator is away."""
+    before: list[tuple[Any, Object]] = []
+    for resource, name in (
+        (MUTATING, kinds.MUTATING_CONFIGURATION),
+        (VALIDATING, kinds.VALIDATING_CONFIGURATION),
+    ):
+        found = await world.client.get(resource, name)
+        path = found["webhooks"][0]["clientConfig"]["url"].rpartition("/")[2]
+        hook = {**found["webhooks"][0], "timeoutSeconds": 1}
+        hook["clientConfig"] = {**hook["clientConfig"], "url": f"{url}/{path}"}
+        about = {"name": f"copy-{name}"}
+        before.append((resource, about))
+        await world.client.create(
+            resource, {**found, "metadata": about, "webhooks": [{**hook, "name": f"copy.{hook['name']}"}]}
+        )
+    try:
+        yield
+    finally:
+        for resource, about in before:
+            await world.client.delete(resource, about["name"])
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        await reader.read(-1)
+    writer.close()
+
+
+async def test_other_writes_do_not_feel_a_webhook_that_fails(cluster: DevCluster, bare: World) -> None:
+    """T19: gone, hanging, or with a certificate that is not its own; 600 writes of other Services pass
+    meanwhile, none slower than the webhook's time limit, and ours are refused and served afterwards.
+    """
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        await bare.create("plain", type="ClusterIP")
+        hanging = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = hanging.sockets[0].getsockname()[1]
+        # The API server itself has a certificate, but none that our CA signed.
+        for url in (f"https://127.0.0.1:{free_port()}", f"https://127.0.0.1:{port}", cluster.api_url):
+            async with webhooks_at(bare, url):
+                await eventually(lambda: _is_refused(bare), 30)
+                slowest = await _write_others(bare, 200)
+                assert slowest < 10, url
+        hanging.close()
+        await asked_again(lambda: bare.create("ours"), 30)
+
+
+async def _is_refused(world: World) -> bool:
+    try:
+        await world.client.create(kinds.SERVICE, service("early", world.namespace))
+    except StatusError:
+        return True
+    await world.delete("early")
+    return False
+
+
+async def _write_others(world: World, count: int) -> float:
+    slowest = 0.0
+    for number in range(count):
+        started = time.monotonic()
+        await world.patch({"metadata": {"labels": {"round": str(number)}}}, "plain")
+        slowest = max(slowest, time.monotonic() - started)
+    return slowest
+
+
+# T22, T23
+
+
+async def test_made_again_at_once_each_keeps_a_good_entry(cluster: DevCluster, bare: World) -> None:
+    """T22: 50 deletions, each followed by a creation of the same name at once, ten at a time."""
+    names = [f"web-{number}" for number in range(10)]
+
+    async def again(name: str) -> None:
+        await bare.delete(name)
+        await asked_again(lambda: bare.create(name))
+
+    async with operating(cluster, bare.api, vitistack_pending_seconds=2.0):
+        await serves(bare)
+        await asyncio.gather(*(bare.create(name) for name in names))
+        for _ in range(5):
+            await asyncio.gather(*map(again, names))
+        assert not await settled(bare)
+        assert len(await bare.services()) == len(names)
+
+
+async def test_what_goes_while_somebody_is_away_is_released(cluster: DevCluster, bare: World) -> None:
+    """T23: 30 deletions while the operator, the API or its database is away; free within a minute after."""
+    for away in ("operator", "api", "database"):
+        world = await fresh(bare)
+        names = [f"web-{number}" for number in range(10)]
+        async with operating(cluster, world.api):
+            await serves(world)
+            await asyncio.gather(*(world.create(name) for name in names))
+            if away == "api":
+                world.api.stop()
+                await asyncio.gather(*(world.delete(name) for name in names))
+                world.api.start()
+            elif away == "database":
+                with locked(world.api):
+                    await asyncio.gather(*(world.delete(name) for name in names))
+        if away == "operator":
+            await asyncio.gather(*(world.delete(name) for name in names))
+        async with operating(cluster, world.api):
+            await empty(world)
+            assert not await settled(world)
+        await emptied(world)
+
+
+async def test_a_finalizer_and_a_refused_deletion_keep_addresses(cluster: DevCluster, bare: World) -> None:
+    """T22: ten that another's finalizer holds; their addresses are theirs until the objects are gone."""
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        names = [f"held-{number}" for number in range(10)]
+        made = [await bare.create(name, finalizers=["example.com/hold"]) for name in names]
+        for name in names:
+            await bare.delete(name)
+        assert all([meta.is_deleting(await bare.get(name)) for name in names])
+        for one in made:
+            entry = bare.api.entries(address_of(one))[one["metadata"]["name"]]
+            assert entry.active
+        for name in names:
+            await bare.patch({"metadata": {"finalizers": None}}, name)
+            with suppress(NotFound, KubeError):
+                await bare.delete(name)
+        await empty(bare)
