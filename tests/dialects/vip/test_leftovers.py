@@ -16,7 +16,9 @@ from tests.support.vip import G, World
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
 from berth.dialects.vip.crds import crds
+from berth.dialects.vip.translate import Owner, ip_object
 from berth.kube import meta
+from berth.net import parse_block
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -160,3 +162,20 @@ async def test_a_namesake_keeps_the_address_and_the_ip_object_learns_its_uid(
             return meta.annotations(ip)[kinds.OWNER_UID] == meta.uid(again)
 
         await eventually(learnt)
+
+
+async def test_what_is_written_for_a_service_after_it_went_goes_too(
+    cluster: DevCluster, world: World
+) -> None:
+    """T23: the last write of an operator that was killed comes after the release. No grace, no next sweep."""
+    await world.group(*G)
+    async with running(cluster, crds=(), dialects=("vip",)):
+        await world.served("web", "1.1.1.1")
+        uid = meta.uid(await world.get("web"))
+        await world.delete("web")
+        await world.eventually_owned({})
+        late = ip_object(
+            parse_block("1.1.1.9"), kinds.GROUP_LABEL, G[0], Owner("Service", world.namespace, "web", uid)
+        )
+        await world.client.create(kinds.IP, late)
+        await world.eventually_owned({})

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from berth import log
 from berth.control.cache import Cache
 from berth.control.mirror import Kept
 from berth.dialects.claim import Bound, Leave, NotStored, Release, Serve, Stance, Wait
@@ -26,6 +27,7 @@ from berth.dialects.vip.translate import (
     ingress,
     is_load_balancer,
     owner,
+    owner_of,
     pins,
     shown,
     takes_less,
@@ -42,6 +44,7 @@ from berth.net import Block, Family
 
 Object = dict[str, Any]
 KIND = "IPGroup"
+_log = log.get("berth.vip")
 
 
 def _now() -> datetime:
@@ -216,6 +219,24 @@ class ServiceBook:
 
     async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
         await self._register.withdraw(owner(claim), keep)
+
+    async def clean_up(self, ref: Ref) -> None:
+        """The Service is gone: so is what was written for it.
+
+        A deletion that was under way when our finalizer was stored can win, and the last write of an operator
+        that was killed can come after the release. A UID never comes back, so one live read is enough.
+        """
+        for record in self._register.ledger.of_holder(Owner(*ref).key):
+            uid = (owner_of(record) or Owner(*ref)).uid
+            if uid and not await self._lives(ref, uid):
+                _log.info("the Service is gone, its address goes too", ip=record["metadata"]["name"])
+                await self._register.ledger.discard(record)
+
+    async def _lives(self, ref: Ref, uid: str) -> bool:
+        try:
+            return meta.uid(await self._client.get(self.resource, ref.name, ref.namespace)) == uid
+        except NotFound:
+            return False
 
     def forget(self, ref: Ref) -> None:
         self._replace_foreign(ref, ())

@@ -1,7 +1,7 @@
 """What is watched and what wakes what.
 
 IPGroup changed ───────► the group; whoever waits for an address; VirtualIPs that wait to be migrated
-IP changed ────────────► the pools it lies in; whoever waits for its address; its owner, if it vanished
+IP changed ────────────► the pools it lies in; whoever waits for its address; its owner, if either vanished
 Service changed ───────► the Service, if it is ours or might be; the VirtualIPs that expose it
 VirtualIP changed ─────► the VirtualIP
 GroupSegmentMapping ───► whoever waits for an address
@@ -17,16 +17,17 @@ from typing import Any
 from berth.control.controller import Controller
 from berth.control.mirror import Watched
 from berth.dialects.claim import ClaimLife
-from berth.dialects.several import SeveralLife
 from berth.dialects.shape import Built, Kit
 from berth.dialects.vip import admit, kinds, ledger
 from berth.dialects.vip.book import ServiceBook
 from berth.dialects.vip.groups import GroupLife
 from berth.dialects.vip.janitor import Janitor, owners
+from berth.dialects.vip.life import ServiceLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.objects import Objects
 from berth.dialects.vip.pools import Lease, Register, Shelf
 from berth.dialects.vip.tally import Tally
+from berth.dialects.vip.translate import owner_of
 from berth.dialects.vip.virtual import VirtualBook, VirtualLife
 from berth.kube import meta
 from berth.kube.meta import Ref
@@ -80,7 +81,7 @@ class _Wiring:
         classes = kit.settings.vip_classes
         self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
         self._book.is_migrating = self._is_migrating
-        life = SeveralLife(self._book, kit.client, kit.events, kit.metrics)
+        life = ServiceLife(self._book, kit)
         return Controller("vip.service", life.reconcile, kit.metrics, at_once=kit.settings.at_once)
 
     def _vip_controller(self) -> Controller:
@@ -147,6 +148,16 @@ class _Wiring:
     def _ip_changed(self, old: Object | None, new: Object | None) -> None:
         if self._started:
             self._register.record_changed(old, new)
+            if new is not None and old is None:
+                self._wake_missing(new)
+
+    def _wake_missing(self, ip: Object) -> None:
+        """Written for a Service we do not know: perhaps it is gone already."""
+        owner = owner_of(ip)
+        if owner is None or owner.kind != kinds.SERVICE.kind:
+            return
+        if self._services.cache.get(owner.namespace, owner.name) is None:
+            self._wake(owner.ref)
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         service = new or old
