@@ -46,6 +46,8 @@ async def test_a_batch_has_a_limit_and_must_parse(world: World) -> None:
     many = [post("a")] * 257
     assert (await world.send("POST", "/v2/batch", {"calls": many})).status == 413
     assert (await world.send("POST", "/v2/batch", {"calls": "a"})).status == 400
+    odd = await world.send("POST", "/v2/batch", {"calls": [{"method": {}, "body": {}}]})
+    assert [one["status"] for one in odd.body["answers"]] == [400]
     assert (await world.send("POST", "/v2/batch", {"calls": []})).body == {"answers": []}
 
 

@@ -105,3 +105,19 @@ async def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
     await spool.store()
     assert (sum(lost), await spool.length()) == (15, 10)
     await spool.close()
+
+
+async def test_an_event_that_splunk_never_takes_does_not_stop_the_others(
+    splunk: Neighbour, tmp_path: Path
+) -> None:
+    splunk.say("mode", "picky")
+    async with forwarding(splunk, tmp_path) as spool:
+        for word in ("one", "poison", "two"):
+            Journal(spool.add).app(word, "test")
+        await eventually(lambda: _arrived(splunk, 2))
+        await eventually(lambda: _empty(spool))
+    assert [one["event"]["message"] for one in splunk.seen()] == ["one", "two"]
+
+
+async def _empty(spool: Spool) -> bool:
+    return await spool.length() == 0

@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.central.faults.telling import report
 from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, World, running
+from tests.support.started import neighbour
 from typer.testing import CliRunner, Result
 
 from berth.cli.ledger import app
+from berth.store import outbox
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 Run = Callable[..., "Outcome"]
@@ -248,3 +251,25 @@ def test_a_file_that_is_no_ledger_is_refused_with_its_line(ledger: Run, tmp_path
 async def test_the_clock_is_accepted_by_a_person(world: World, ledger: Run) -> None:
     await world.sweep()
     assert ledger("accept-clock").code == 0
+
+
+async def test_it_shows_who_speaks_for_a_cluster_and_that_it_is_frozen(world: World, ledger: Run) -> None:
+    await report(world, 1, epoch="original")
+    assert [one["state"] for one in ledger("operators", "--json").json] == ["living"]
+    await report(world, 4, epoch="copy")
+    shown = ledger("operators")
+    assert shown.code == 3
+    assert "original" in shown.out
+    assert "copy" in shown.out
+
+
+async def test_netbox_is_compared_from_the_command_line(world: World, ledger: Run, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    with neighbour("netbox", tmp_path / "netbox") as netbox:
+        flags = ("netbox-diff", "--netbox-url", netbox.url, "--netbox-token-file", str(tmp_path / "token"))
+        assert ledger(*flags).code == 0
+        await world.post("x", address=A)
+        shown = ledger(*flags, "--repair", "--json")
+    assert (shown.code, json.loads(shown.out)) == (3, [{"address": A, "difference": "absent"}])
+    assert await outbox.length(world.ledger.engine) == 1
+    assert "NetBox gave no answer" in ledger(*flags).err

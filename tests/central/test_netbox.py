@@ -12,6 +12,7 @@ from tests.support.central import Options, World
 from tests.support.started import Neighbour, neighbour
 
 from berth.central.netbox import Mirror, NetboxClient
+from berth.central.netbox_diff import compare, repair
 from berth.central.settings import Netbox
 from berth.store import outbox
 
@@ -100,3 +101,27 @@ async def test_a_netbox_that_refuses_keeps_nobody_waiting_and_gets_it_later(
         world.advance(seconds=2)
         assert await mirror.deliver(client) == 1
         assert len(await prefixes(client)) == 1
+
+
+async def test_what_differs_is_told_and_what_is_missing_is_pushed_again(
+    start: Start, netbox: Neighbour, tmp_path: Path
+) -> None:
+    async with mirrored(start, netbox, tmp_path) as (world, mirror, client):
+        engine = world.ledger.engine
+        for name, address in (("a", A), ("b", "83.118.168.11"), ("c", "83.118.168.12")):
+            await world.post(name, address=address)
+            await mirror.deliver(client)
+        assert not await compare(client, engine)
+        await client.call("DELETE", "/api/ipam/prefixes/1/")
+        await client.call("DELETE", "/api/ipam/prefixes/2/")
+        for address, uid in (("83.118.168.11/32", "theirs"), ("83.118.168.99/32", "lost")):
+            await client.call(
+                "POST", "/api/ipam/prefixes/", {"prefix": address, "custom_fields": {"k8s_uuid": uid}}
+            )
+        found = await compare(client, engine)
+        assert [row.address for row in found.absent] == ["83.118.168.10"]
+        assert [row.address for row in found.foreign] == ["83.118.168.11"]
+        assert found.unknown == ["83.118.168.99"]
+        await repair(engine, found.absent)
+        assert await mirror.deliver(client) == 1
+        assert (await compare(client, engine)).absent == []

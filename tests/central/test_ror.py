@@ -83,6 +83,19 @@ async def test_t27_replayed_forged_and_broken_events_change_nothing(
     await forged_events(world, ror, tmp_path)
 
 
+async def test_t27_more_deleted_clusters_than_can_be_true_are_not_believed(
+    world: World, ror: Neighbour, tmp_path: Path
+) -> None:
+    """T27: a flood stops at the cap; what follows waits, and nothing more is marked."""
+    for number in range(5):
+        await world.post(f"s{number}", address=f"83.118.168.{20 + number}", cluster=f"c{number}")
+    async with listening(world, ror, tmp_path, clusters_per_hour=3):
+        ror.say("events", "".join(frame(number, f"c{number}") for number in range(5)))
+        await eventually(lambda: _counted(world, "held back"))
+    marked = [not (await world.entries(f"83.118.168.{20 + n}"))[f"s{n}"].active for n in range(5)]
+    assert marked == [True, True, True, False, False]
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -48,12 +48,14 @@ async def sse(request: web.Request) -> web.StreamResponse:
 
 
 async def hec(request: web.Request) -> web.Response:
-    """Takes events in mode `ok`; refuses, delays or dies in the others."""
+    """Takes events in mode `ok`; refuses all, refuses some, delays or dies in the others."""
     folder: Path = request.app["folder"]
     mode = text_of(folder / "mode") or "ok"
     body = await request.text()
     if mode == "refuse":
         return web.Response(status=503)
+    if mode == "picky" and "poison" in body:
+        return web.json_response({"text": "Invalid data format", "code": 6}, status=400)
     if mode == "hang":
         await asyncio.sleep(60)
     if mode == "die":
@@ -72,11 +74,14 @@ async def netbox(request: web.Request) -> web.Response:
     tail = request.path.removeprefix("/api/ipam/prefixes/").strip("/")
     if request.method == "POST":
         body = await request.json()
-        prefixes[len(prefixes) + 1] = {"id": len(prefixes) + 1, **body}
-        return web.json_response(prefixes[len(prefixes)], status=201)
+        number = max(prefixes, default=0) + 1
+        prefixes[number] = {"id": number, **body}
+        return web.json_response(prefixes[number], status=201)
     if request.method == "DELETE":
         gone = prefixes.pop(int(tail), None)
         return web.Response(status=204 if gone else 404)
+    if request.path.startswith("/api/extras/"):
+        return web.json_response({"results": [], "next": None})
     wanted = request.query.get("prefix")
     found = [one for one in prefixes.values() if wanted is None or one["prefix"] == wanted]
     if request.query.get("status") == "container":

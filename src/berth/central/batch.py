@@ -42,9 +42,10 @@ def items(raw: bytes) -> list[Any]:
 
 
 def call(item: object, zones: Zones) -> Call:
-    if not isinstance(item, dict) or item.get("method") not in VERBS:
+    method = bodies.typed(item, "method", str, "") if isinstance(item, dict) else ""
+    if not isinstance(item, dict) or method not in VERBS:
         raise Refusal(400, bodies.UNPARSABLE, "Unparsable")
-    parse, table = VERBS[item["method"]]
+    parse, table = VERBS[method]
     sent = bodies.fields_of(bodies.typed(item, "body", dict, {}))
     return Call(sent, parse(sent, zones), table)
 

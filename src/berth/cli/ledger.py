@@ -9,7 +9,7 @@ import typer
 
 from berth import log
 from berth.central.serve import pepper_path
-from berth.cli import ledger_change, ledger_keep, ledger_look
+from berth.cli import ledger_change, ledger_keep, ledger_look, ledger_netbox
 from berth.cli.ledger_place import Place
 
 HELP = """
@@ -25,7 +25,7 @@ while the API runs. Exit code 0: done; 1: not done, with `Error: …` on standar
 HINT = "Use `berth ledger --help` to see available commands."
 
 app = typer.Typer(help=HELP, rich_markup_mode=None, pretty_exceptions_enable=False)
-for part in (ledger_look, ledger_change, ledger_keep):
+for part in (ledger_look, ledger_change, ledger_keep, ledger_netbox):
     app.registered_commands += part.app.registered_commands
 
 

@@ -74,9 +74,9 @@ def hits(folder: Path, secret: str) -> list[str]:
 
 
 @asynccontextmanager
-async def listening(world: World, ror: Neighbour, tmp_path: Path) -> AsyncIterator[None]:
+async def listening(world: World, ror: Neighbour, tmp_path: Path, **more: Any) -> AsyncIterator[None]:
     (tmp_path / "key").write_text("ror-key\n")
-    settings = Ror(ror.url, token_file=tmp_path / "key", silence_seconds=5)
+    settings = Ror(ror.url, token_file=tmp_path / "key", silence_seconds=5, **more)
     task = asyncio.create_task(Listener(settings, world.ledger.engine, world.api.metrics).listen_forever())
     try:
         yield
