@@ -21,6 +21,7 @@ from berth.devcluster import Binaries, DevCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 FOREIGN = ("metallb-system", "vip-allocator-operator")  # what the documents tell to have first
 FILES = sorted(path.name for path in DEPLOY.glob("*.yaml"))
+OURS = ("berth-system", "ipam-system", "charts")  # parts and charts bring no namespace
 # With everything that needs no CRD of somebody else's.
 CHARTS = {
     "berth-operator": (
@@ -45,7 +46,7 @@ async def empty() -> AsyncIterator[DevCluster]:
     """To be thrown away: some of what is applied registers webhooks that nobody answers."""
     async with DevCluster() as own:
         async with admin(own) as client:
-            for name in (*FOREIGN, "berth-system", "ipam-system", "charts"):  # rbac.yaml and charts bring none
+            for name in (*FOREIGN, *OURS):
                 await client.create(NAMESPACES, built(NAMESPACES, name))
         yield own
 
