@@ -113,12 +113,12 @@ async def test_what_the_ledger_lost_comes_back(cluster: DevCluster, bare: World)
     async with operating(cluster, bare.api):
         await serves(bare)
         bare.api.stop()
-        copy = {path: path.read_bytes() for path in bare.api.folder.glob("api.db*") if path.is_file()}
+        copy = {path: path.read_bytes() for path in database_of(bare.api)}
         bare.api.start()
         made = await asking(bare, "web")
         address = address_of(made)
         bare.api.stop()
-        for path in bare.api.folder.glob("api.db*"):
+        for path in database_of(bare.api):
             path.unlink()
         for path, content in copy.items():
             path.write_bytes(content)
@@ -129,6 +129,10 @@ async def test_what_the_ledger_lost_comes_back(cluster: DevCluster, bare: World)
             return entry is not None and entry.active
 
         assert await eventually(is_back, 60)
+
+
+def database_of(api: Api) -> list[Path]:
+    return [path for path in api.folder.glob("api.db*") if path.suffix not in (".pepper", ".lock")]
 
 
 async def test_many_absent_services_wait_for_a_person(cluster: DevCluster, bare: World) -> None:

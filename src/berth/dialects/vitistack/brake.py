@@ -7,6 +7,7 @@ then nothing of it is released until a person agrees, with the word that the log
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class Brake:
         self._metrics = metrics
         self._met: set[tuple[str, str]] = set()  # records whose admission we were there for
         self._has_met: Callable[[Record], bool] = lambda record: False
+        self._looking = asyncio.Lock()
         self._looked_at = float("-inf")
         self._word = ""  # of what is held back now
         self._told = ""
@@ -48,9 +50,10 @@ class Brake:
     async def holds(self, record: Record) -> bool:
         if self._is_known(record):
             return False
-        if time.monotonic() - self._looked_at > FRESH_SECONDS:
-            self._looked_at = time.monotonic()
-            await self._look()
+        async with self._looking:  # whoever comes while it is being found out waits for that
+            if time.monotonic() - self._looked_at > FRESH_SECONDS:
+                await self._look()
+                self._looked_at = time.monotonic()
         return bool(self._word)
 
     async def _look(self) -> None:

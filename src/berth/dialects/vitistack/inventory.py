@@ -29,6 +29,7 @@ UNKNOWN_CALL = (404, 405)
 AGAIN_SECONDS = 2.0
 LEAVING_SECONDS = 1.0
 MOST = 20_000  # addresses in one report
+PORTION = 200  # of them between which others get their turn
 LISTS = ("adopted", "missing", "unknown", "conflict")
 
 _log = log.get("ipam-operator")
@@ -97,8 +98,12 @@ class Inventories:
         return await self._api.report(report)
 
     async def _listed(self) -> list[Ask]:
-        held = self._held()
-        asks = [ask for ask in [await self._ask(record) for record in held] if ask is not None]
+        held, asks = self._held(), []
+        for at, record in enumerate(held, 1):
+            if (ask := await self._ask(record)) is not None:
+                asks.append(ask)
+            if at % PORTION == 0:
+                await asyncio.sleep(0)
         self._copies = {one.name: self._copies[one.name] for one in held if one.name in self._copies}
         return asks
 
