@@ -23,6 +23,8 @@ API, API_FAULTS, VITISTACK = (
     "tests/dialects/vitistack/test_",
 )
 
+METAL3 = "tests/dialects/metal3/test_"
+
 
 def again(tries: int, which: str) -> Play:
     """One run of these tests, whatever number is asked for; each that passed has tried so often."""
@@ -89,6 +91,7 @@ BESIDE: tuple[Row, ...] = (
     beside("T22 vitistack", "deleted and made again", (50, 2000), VITISTACK + "storms -k again"),
     beside("T22 vitistack held", "held while deleted", (10, 500), VITISTACK + "storms -k finalizer"),
     beside("T23 vitistack", "deleted while somebody is away", (30, 500), VITISTACK + "storms -k away"),
+    beside("T24 metal3", "moved by clusterctl to another cluster", (1, 200), METAL3 + "move"),
     beside("T25 api", "two operators speak for one cluster", (1, 50), API + "inventory -k t25"),
     beside("T25 vitistack", "a cloned cluster", (1, 50), VITISTACK + "speaking"),
     beside("T26 api", "rotation killed at every step, both stores", (25, 2000), API_FAULTS + "kills -k t26"),

@@ -19,7 +19,7 @@ from tests.faults.proxy import FaultProxy, Plan
 from tests.faults.refusals import half_of_them, unreliable
 from tests.faults.row import Tally
 from tests.faults.scales import HASTY_JANITORS, SHORT_SILENCE
-from tests.faults.stage import Stage, falls_silent
+from tests.faults.stage import Stage, falls_silent, until
 from tests.faults.streams import HALF_A_LINE, error_event
 from tests.faults.trade import Market, Trade
 from tests.faults.witness import watched
@@ -163,6 +163,8 @@ async def everything(stage: Stage, tally: Tally, faults: int, trade: Trade) -> N
 
 async def _rounds(chaos: Chaos, tally: Tally, faults: int) -> None:
     churn = Churn(chaos.market, chaos.random, MOST)
+    await churn.ask(5)
+    assert await until(lambda: are_running(chaos), SETTLE_SECONDS)
     tally.violations += await churn.settle()
     sizes: list[int] = []
     while tally.tried < faults and not tally.is_over:
@@ -182,6 +184,10 @@ async def _rounds(chaos: Chaos, tally: Tally, faults: int) -> None:
         tally.violations += [f"after {', '.join(played)}: {one}" for one in found]
         sizes.append(chaos.running[OTHER].memory)
     tally.violations += _growth(sizes)
+
+
+async def are_running(chaos: Chaos) -> bool:
+    return len(chaos.running) == len(chaos.proxies)
 
 
 def _growth(sizes: list[int]) -> list[str]:

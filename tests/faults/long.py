@@ -35,7 +35,7 @@ from berth.devcluster import DevCluster
 
 Results = list[tuple[Row, Tally]]
 SHOWN = 20
-MOST_A_PORTION = 50
+PORTIONS = 50  # of a row's long number, if it ever gets that far
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ async def _row(row: Row, tally: Tally, options: argparse.Namespace) -> None:
 async def _portions(row: Row, stage: Stage | None, total: Tally) -> None:
     while total.tried < row.long and not total.is_over:
         portion = Tally(ends_at=total.ends_at)
-        tries = min(max(row.short, 1), row.long - total.tried, max(row.long // MOST_A_PORTION, 1))
+        tries = min(max(row.long // PORTIONS, 1), row.long - total.tried)
         try:
             await row.run(stage, tries, portion)
         finally:
