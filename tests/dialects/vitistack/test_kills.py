@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 Play = Callable[[World], Awaitable[None]]
-KILLS = 20
+KILLS = 16
 
 
 @pytest_asyncio.fixture(loop_scope="session")

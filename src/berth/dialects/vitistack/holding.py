@@ -103,7 +103,7 @@ class Holding:
         secrets = await self._parts.secrets_of(found) if found is not None and not found.released else ()
         secrets = secrets or (await self._parts.vault.named(record.secret, record.namespace),)
         if record.kept:
-            await self._parts.vault.keep(record.name, *secrets)
+            await self._parts.vault.keep(record, *secrets)
         await self._parts.records.put(record)
         await self._parts.registrar.confirm(record, secrets)
         self._is_settled(record)
@@ -116,7 +116,7 @@ class Holding:
         record = replace(record, kept=found.kept or record.kept)
         if found.secret != record.secret:
             new = await self._parts.vault.named(record.secret, record.namespace)
-            await self._parts.vault.keep(record.name, new, *secrets)
+            await self._parts.vault.keep(record, new, *secrets)
             await self._parts.registrar.replace(record, secrets or (new,), new)
             self._events.event(live, "Normal", "SecretReplaced", f"{record.address}: {record.secret}")
         else:
@@ -131,9 +131,9 @@ class Holding:
         kept = found.secret != kinds.DEFAULT_SECRET
         await self._parts.records.save(replace(found, kept=kept, replaced=False, until=0.0))
         if kept and secrets:
-            await self._parts.vault.keep(found.name, secrets[0])
+            await self._parts.vault.keep(found, secrets[0])
         elif not kept:
-            await self._parts.vault.forget(found.name)
+            await self._parts.vault.forget(found)
         text = f"{found.address} is held with secret {found.secret} now"
         self._events.event(live, "Normal", "SecretReplaced", text)
 
@@ -148,16 +148,16 @@ class Holding:
         kept = await self._parts.vault.kept(found.name)
         if not kept or kept == (now,) or self._told.get(found.name) == now:
             return
-        await self._parts.vault.keep(found.name, now, *kept)
+        await self._parts.vault.keep(found, now, *kept)
         try:
             await self._parts.registrar.replace(found, kept, now)
         except ApiRefused as no:
-            await self._parts.vault.keep(found.name, *kept)
+            await self._parts.vault.keep(found, *kept)
             self._told[found.name] = now
             text = f"Secret {found.secret} was edited; {found.address} keeps the old one: {no.message}"
             self._events.event(live, "Warning", "SecretChanged", text)
             return
-        await self._parts.vault.keep(found.name, now)
+        await self._parts.vault.keep(found, now)
         text = f"Secret {found.secret} was edited; {found.address} is held with it"
         self._events.event(live, "Normal", "SecretReplaced", text)
 

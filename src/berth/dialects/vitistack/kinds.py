@@ -31,6 +31,7 @@ DEFAULT_SECRET = "default"  # the word in the annotation, and the Secret's name 
 SECRET_KEY = "secret"  # the key inside a Secret
 RECORD_LABEL = "ipam.vitistack.io/record"
 RELEASE_ABSENT = "ipam.vitistack.io/release-absent"  # on our namespace: a person agrees to a mass release
+COPY_OF = "ipam.vitistack.io/copy-of"  # on copies of secrets: the UID of the Service
 MADE_BY = "ipam.vitistack.io/made-by"  # annotation on pools that are ours to delete
 
 MUTATING_CONFIGURATION = "ipam-mutating-webhook-configuration"

@@ -120,7 +120,7 @@ class Releasing:
         else:
             await self._parts.records.drop(record)
         if record.kept:
-            await self._parts.vault.forget(record.name)
+            await self._parts.vault.forget(record)
         self._holding.forget(record)
 
     def _is_needed(self, record: Record) -> bool:

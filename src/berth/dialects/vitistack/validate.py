@@ -136,7 +136,8 @@ class Validation:
         if seen is not None and seen.released:
             record = replace(record, retained_until=seen.retained_until)
         if record.kept:
-            await self._parts.vault.keep(record.name, secret)
+            olds = await self._parts.vault.kept(record.name) if seen is not None and seen.kept else ()
+            await self._parts.vault.keep(record, secret, *olds)
         before = await self._parts.records.put(record)
         case.done.append(lambda: self._leave(record, before, secret))
         try:
@@ -159,7 +160,7 @@ class Validation:
         if stored is not None and stored.uid == record.uid:
             await self._parts.records.drop(stored)
             if record.kept:
-                await self._parts.vault.forget(record.name)
+                await self._parts.vault.forget(record)
 
     # Another secret for an address that stays
 
@@ -172,7 +173,7 @@ class Validation:
         # Several: a replacement was cut short, and which of them counts there is not known.
         old = next(one for one in olds if one != new)
         record = replace(record, kept=True, replaced=True)
-        await self._parts.vault.keep(record.name, new, *olds)
+        await self._parts.vault.keep(record, new, *olds)
         back = await self._parts.records.put(record) or _as_before(record, case.before)
         case.done.append(lambda: self._rekey_back(back, (new, old)))
         try:
@@ -184,7 +185,7 @@ class Validation:
         """If that is refused, too, both are kept, and the controller goes by what is stored."""
         new, old = secrets
         await self._parts.registrar.replace(back, (new,), old)
-        await self._parts.vault.keep(back.name, old)
+        await self._parts.vault.keep(back, old)
         await self._parts.records.put(replace(back, kept=True, replaced=False))
 
     async def _old_secrets(self, case: Case, record: Record) -> tuple[Secret, ...]:
@@ -206,7 +207,7 @@ class Validation:
             # The API server may ask twice about one update: then a replacement is under way already.
             record = replace(record, kept=prior.kept, replaced=prior.replaced)
         if prior is None and record.kept:
-            await self._parts.vault.keep(record.name, secrets[0])
+            await self._parts.vault.keep(record, secrets[0])
         before = await self._parts.records.put(record)
         if wish.terms_or_none(case.before) == record.terms and before is not None:
             return

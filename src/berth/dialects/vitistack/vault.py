@@ -16,9 +16,11 @@ from typing import Any
 
 from berth import log
 from berth.dialects.vitistack import kinds, words
+from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.remembered import Remembered
 from berth.dialects.vitistack.words import No
-from berth.errors import AlreadyExists, KubeError, NotFound
+from berth.errors import AlreadyExists, Conflict, KubeError, NotFound
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.store.secrets import Secret
 
@@ -116,21 +118,27 @@ class Vault:
 
     # Copies: what an address was registered with, whatever becomes of the user's Secret.
 
-    async def keep(self, name: str, value: Secret, *before: Secret) -> None:
-        """With what it may still be registered with, as long as that is not certain."""
+    async def keep(self, record: Record, value: Secret, *before: Secret) -> None:
+        """With what it may still be registered with, as long as that is not certain. The Service's UID is
+        noted: whoever lets go an earlier one of the same name does not take this copy along.
+        """
         others = [one for one in dict.fromkeys(before) if one != value][:BEFORES]
         values = {kinds.SECRET_KEY: value} | {f"{BEFORE}-{at}": one for at, one in enumerate(others)}
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": name, "namespace": self._namespace},
+            "metadata": {
+                "name": record.name,
+                "namespace": self._namespace,
+                "annotations": {kinds.COPY_OF: record.uid},
+            },
             "type": "Opaque",
             "data": {key: base64.b64encode(one.bytes).decode() for key, one in values.items()},
         }
-        try:
+        with suppress(AlreadyExists):
             await self._client.create(kinds.SECRET, body)
-        except AlreadyExists:
-            await self._client.replace(kinds.SECRET, body)
+            return
+        await self._client.replace(kinds.SECRET, body)
 
     async def kept(self, name: str) -> tuple[Secret, ...]:
         """The value in use first, then those it may have replaced."""
@@ -142,9 +150,14 @@ class Vault:
         values = (_value(found, key) for key in (kinds.SECRET_KEY, *befores))
         return tuple(value for value in values if value is not None)
 
-    async def forget(self, name: str) -> None:
-        with suppress(NotFound):
-            await self._client.delete(kinds.SECRET, name, self._namespace)
+    async def forget(self, record: Record) -> None:
+        with suppress(NotFound, Conflict):
+            found = await self._client.get(kinds.SECRET, record.name, self._namespace)
+            if meta.annotations(found).get(kinds.COPY_OF) == record.uid:
+                version = meta.resource_version(found)
+                await self._client.delete(
+                    kinds.SECRET, record.name, self._namespace, resource_version=version
+                )
 
 
 def _value(obj: Object, key: str) -> Secret | None:
