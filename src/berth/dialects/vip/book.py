@@ -169,12 +169,20 @@ class ServiceBook:
         return block in held or not any(other.family is block.family for other in held)
 
     async def learns(self, claim: Object) -> bool:
-        """It has one address and shows another, unknown to the ledger: did a second operator give it?"""
+        """It shows an address which, as far as we know, it does not have: did a second operator give it?
+
+        Watches of two kinds do not keep step. We may know no IP object of that address yet, or still the one
+        of who had it before.
+        """
         if not meta.has_finalizer(claim, self.finalizer):
             return False
-        ledger, held = self._register.ledger, self._register.blocks_of(owner(claim).key)
-        unsure = [block for block in shown(claim) if ledger.get(block) is None and block not in held]
-        return any([await ledger.find(block) is not None for block in unsure])
+        held = self._register.blocks_of(owner(claim).key)
+        unsure = [block for block in shown(claim) if block not in held]
+        return any([await self._is_given(block, claim) for block in unsure])
+
+    async def _is_given(self, block: Block, claim: Object) -> bool:
+        record = await self._register.ledger.find(block)
+        return record is not None and is_of(record, owner(claim))
 
     def _replace_foreign(self, ref: Ref, blocks: tuple[Block, ...]) -> None:
         key = f"Ingress/{ref.namespace}/{ref.name}"
