@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 Play = Callable[[World], Awaitable[None]]
-KILLS = 16
+KILLS = 12
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -83,7 +83,7 @@ class Vault:
         with suppress(AlreadyExists):
             await self._client.create(kinds.SECRET, self._fresh())
             _log.info("Initialized default secret")
-        return await self.default_if_there()
+        return await self._read_default()  # a shared reading may have begun before it was there
 
     def _fresh(self) -> Object:
         return {
