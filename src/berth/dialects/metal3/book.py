@@ -163,8 +163,19 @@ class Book:
         except InTheWay as taken:
             self.pools.stands_in_the_way(taken.obstacle, desk, block)
             raise
+        record = await self._made_ours(claim, record)
         await self._tidy(claim, record, desk)
         return record
+
+    async def _made_ours(self, claim: Object, record: Object) -> Object:
+        """What was made for an earlier claim of the name says whose it is before anyone relies on it: an
+        operator that hears late of the earlier one's end gives back what was made for that one."""
+        named = record["metadata"]["name"] == self.flavour.bound_name(claim)
+        if named or made_for(self.flavour, record) in (None, meta.uid(claim)):
+            return record
+        if not await self._is_still(claim):
+            raise Conflict(409, f"{self.leases.key_of(claim)} is gone; looking again")
+        return await self.leases.take_over(record, claim)
 
     async def _step_back(self, claim: Object, step: StepBack) -> None:
         """Give an object back which the claim does not name, and be sure that it never will.

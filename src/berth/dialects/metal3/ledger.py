@@ -183,6 +183,18 @@ class Leases:
         else:
             self.kept.cache.bury(record)
 
+    async def take_over(self, record: Object, claim: Object) -> Object:
+        """Made for an earlier claim of this name; now it says that it is this one's."""
+        name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
+        maker = made_for(self.flavour, record)
+        owners = [
+            {**one, "uid": meta.uid(claim)} if one["uid"] == maker else one for one in meta.owners(record)
+        ]
+        body = patch.guarded({"metadata": {"ownerReferences": owners}}, record)
+        taken = await self._client.patch(self.resource, name, body, namespace)
+        self.kept.cache.observe(taken)
+        return taken
+
     async def find(self, namespace: str, name: str) -> Object | None:
         """A live read, for when it is unknown whether a create took effect."""
         try:
