@@ -78,6 +78,9 @@ def apiserver(plane: Plane, *, authorization: str, more: tuple[str, ...]) -> lis
         f"--etcd-certfile={pki.certificate('etcd-client')}",
         f"--etcd-keyfile={pki.key('etcd-client')}",
         "--bind-address=127.0.0.1",
+        # Nobody is told of it. Left out it is looked for on the default route, which a machine without a
+        # network has not.
+        "--advertise-address=192.0.2.1",
         f"--secure-port={plane.ports.apiserver}",
         # The endpoints of the `kubernetes` Service may not be loopback addresses, and ours is one.
         "--endpoint-reconciler-type=none",
