@@ -3,8 +3,8 @@
 One JSON object a line. A *take* is the whole public path: make the claim, decide, take in memory; a
 *release* is its undoing. Both are measured at a level: with n leases in the pool, a batch of claims is taken
 and released again (in shuffled order) until enough time has been measured. *Fragmented* means that every
-second lease was released before. `flat` is the slowest level's cost over the quickest's, by medians; times are
-CPU time of this one process.
+second lease was released before. `flat` is the slowest level's cost over the quickest's, by medians; times
+are CPU time of this one process.
 """
 
 from __future__ import annotations

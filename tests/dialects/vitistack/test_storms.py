@@ -85,7 +85,7 @@ def spoiling(share: float, seed: int) -> Plan:
 
 
 async def test_lost_answers_cost_no_address(cluster: DevCluster, bare: World, tmp_path: Path) -> None:
-    """T14: more than 900 calls and writes, 12% of them refused, cut or done unheard: one address for each Service."""
+    """T14: more than 900 calls and writes, 12% of them refused, cut or done unheard: one address each."""
     names = [f"web-{number}" for number in range(160)]
     limit = asyncio.Semaphore(16)
 
