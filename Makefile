@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Two processes: the control plane wants a core of its own on a small machine.
-JOBS   ?= 2
+# Three processes on two cores: each waits for its control plane about half of the time.
+JOBS   ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-long check format lint types layers unit bench lock manifests wheels sbom clean
@@ -27,7 +27,7 @@ run: setup ## everything on this machine: control plane, API, operator, examples
 test: setup ## every test, the ones on a real control plane included
 	sh tests/prepare
 	$(BIN)/berth devcluster prepare
-	$(BIN)/pytest -n $(JOBS) --dist loadfile || { \
+	$(BIN)/pytest -n $(JOBS) --dist worksteal || { \
 	  echo "once more, one at a time: what failed beside others on a busy machine"; \
 	  $(BIN)/pytest --last-failed --last-failed-no-failures none -p no:xdist; }
 
