@@ -7,10 +7,11 @@ the administrator's. The API server asks its webhooks through the file's Service
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ class Shipped:
     namespace: str
     account: Path  # kubeconfig of the operator's account
     arguments: tuple[str, ...]
+    environment: Mapping[str, str]
 
     @asynccontextmanager
     async def running(self, **changed: str) -> AsyncIterator[int]:
@@ -54,7 +56,8 @@ class Shipped:
         kept = [argument for argument in self.arguments if argument.partition("=")[0][2:] not in flags]
         command = [sys.executable, "-m", "berth.cli.main", *kept, *(f"--{k}={v}" for k, v in flags.items())]
         with (self.account.parent / "operator.log").open("ab") as said:
-            process = await asyncio.create_subprocess_exec(*command, stderr=said)
+            environment = {**os.environ, **self.environment}
+            process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=said)
         try:
             await eventually(lambda: _is_ready(process, health), START_SECONDS)
             yield health
@@ -67,11 +70,16 @@ class Shipped:
 
 async def installed(cluster: DevCluster, client: Client, file: Path, home: Path) -> Shipped:
     await apply(cluster, file)
-    deployment = _deployment(file)
+    return await described(cluster, client, _deployment(file), home)
+
+
+async def described(cluster: DevCluster, client: Client, deployment: Object, home: Path) -> Shipped:
+    """The operator of a Deployment that was applied."""
     namespace = deployment["metadata"]["namespace"]
     account = await _account(cluster, client, namespace, home)
-    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    return Shipped(cluster, client, namespace, account, tuple(arguments))
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    environment = {entry["name"]: entry["value"] for entry in container.get("env", []) if "value" in entry}
+    return Shipped(cluster, client, namespace, account, tuple(container["args"]), environment)
 
 
 def _deployment(file: Path) -> Object:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from tests.support import metallb
 from tests.support.operator import eventually
 from tests.support.vitistack import (
     SYSTEM,
-    Api,
     World,
     address_of,
-    emptied,
-    fresh,
     of,
     operating,
-    prepared,
     service,
 )
 
@@ -31,18 +24,6 @@ from berth.errors import StatusError
 from berth.kube import meta
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
-    """A cluster and an API without an operator: tests start and stop it themselves."""
-    api = Api(tmp_path)
-    async with prepared(cluster) as client:
-        api.start()
-        world = await fresh(World(client, api, ""))
-        yield world
-        await emptied(world)
-        api.stop()
 
 
 async def is_free(world: World, address: str, seconds: float = 60) -> None:

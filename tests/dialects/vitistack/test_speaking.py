@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from io import StringIO
 from pathlib import Path
 
 import aiohttp
 import orjson
 import pytest
-import pytest_asyncio
 from tests.support.killing import serves
 from tests.support.operator import Operator, eventually
-from tests.support.vitistack import SYSTEM, Api, World, address_of, emptied, fresh, operating, prepared
+from tests.support.vitistack import SYSTEM, Api, World, address_of, operating
 
 from berth import log
 from berth.control.events import EVENTS
@@ -41,17 +39,6 @@ LINES = (
     "Validate IP-address succeeded!",
     "Validation Create Completed for Service",
 )
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
-    api = Api(tmp_path)
-    async with prepared(cluster) as client:
-        api.start()
-        world = await fresh(World(client, api, ""))
-        yield world
-        await emptied(world)
-        api.stop()
 
 
 async def metric(operator: Operator, name: str) -> float:

@@ -14,13 +14,12 @@ from random import Random
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Say, Verdict, Write
 from tests.support.killing import serves, settled
 from tests.support.line import at_random, line
 from tests.support.operator import eventually
 from tests.support.started import free_port
-from tests.support.vitistack import Api, World, address_of, emptied, fresh, operating, prepared, service
+from tests.support.vitistack import Api, World, address_of, emptied, fresh, operating, service
 
 from berth.control.webhooks import MUTATING, VALIDATING
 from berth.devcluster import DevCluster
@@ -38,15 +37,9 @@ Object = dict[str, Any]
 DEADLINE_SECONDS = 3.0
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
-    api = Api(tmp_path, ("--pending-seconds", "3"))
-    async with prepared(cluster) as client:
-        api.start()
-        world = await fresh(World(client, api, ""))
-        yield world
-        await emptied(world)
-        api.stop()
+@pytest.fixture
+def api_flags() -> tuple[str, ...]:
+    return ("--pending-seconds", "3")
 
 
 async def asked_again(action: Callable[[], Awaitable[object]], seconds: float = 60) -> None:
