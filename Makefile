@@ -27,8 +27,9 @@ run: setup ## everything on this machine: control plane, API, operator, examples
 test: setup ## every test, the ones on a real control plane included
 	sh tests/prepare
 	$(BIN)/berth devcluster prepare
-	$(BIN)/pytest -n $(JOBS) --dist worksteal || { \
-	  echo "once more, one at a time: what failed beside others on a busy machine"; \
+	$(BIN)/pytest -n $(JOBS) --dist worksteal || { code=$$?; \
+	  [ $$code -eq 1 ] || exit $$code; \
+	  echo "once more, one at a time: what ran out of time beside others"; \
 	  $(BIN)/pytest --last-failed --last-failed-no-failures none -p no:xdist; }
 
 test-long: setup ## the fault bench with its long numbers
