@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kube.certificates import Authority
 from tests.kube.scripted import (
     CONFIGMAPS,
     WHOLE,
@@ -15,11 +17,17 @@ from tests.kube.scripted import (
     bytes_of,
     configmap,
     cut,
+    scripted,
     silence,
 )
 from tests.kube.talking import talking
 
 from berth import errors
+from berth.kube.auth import Credentials
+from berth.kube.client import Client
+from berth.kube.identity import Fixed
+from berth.kube.kubeconfig import Context
+from berth.kube.tls import Pem, Trust
 
 CUTS = [
     cut(),
@@ -125,3 +133,28 @@ async def test_an_answer_that_is_complete_counts_whatever_happens_to_its_connect
     for _ in range(20):
         async with talking(last_words) as (client, _):
             assert await client.create(CONFIGMAPS, configmap("a", 0)) == {}
+
+
+async def test_a_write_whose_connection_took_its_time_is_checked_again_before_it_is_sent(
+    tmp_path: Path,
+) -> None:
+    """The lease may be lost while TLS is agreed: the guard speaks right before the bytes leave."""
+    leads = True
+
+    def guard() -> None:
+        if not leads:
+            raise errors.NotLeader("another leads")
+
+    def lose(*_: object) -> None:
+        nonlocal leads
+        leads = False
+
+    authority = Authority()
+    tls = authority.server(tmp_path, "127.0.0.1")
+    tls.sni_callback = lose  # called in the middle of the handshake
+    async with scripted(answer(201, configmap("a", 1)), tls=tls) as server:
+        context = Context(f"https://127.0.0.1:{server.port}", Trust(Pem(data=authority.pem)), Fixed())
+        async with Client(Credentials(context), guard=guard) as client:
+            with pytest.raises(errors.NotLeader):
+                await client.create(CONFIGMAPS, configmap("a", 0))
+    assert server.asked == []

@@ -1,9 +1,9 @@
 """The verbs: get, list, create, patch, replace, delete, watch. The only door to the API server.
 
-Plain dicts in and out. Every write passes `_write`, which asks the guard before each attempt: a replica
-that may no longer lead must not write. What is repeated here is only what `retry.py` allows, and a 401 once
-with renewed credentials. Everything else is the caller's to decide; after `Unreachable` a caller reads
-before it writes again.
+Plain dicts in and out. Every write passes `_write`, whose guard is asked right before the bytes of each
+attempt leave: a replica that may no longer lead must not write. What is repeated here is only what
+`retry.py` allows, and a 401 once with renewed credentials. Everything else is the caller's to decide; after
+`Unreachable` a caller reads before it writes again.
 """
 
 from __future__ import annotations

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from berth.kube.connection import Connection
 from berth.kube.wire import Malformed, Reading
 
 CONNECT_SECONDS = 10.0
+
+Guard = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,19 @@ class Pool:
         self._open: set[Connection] = set()
 
     async def exchange(
-        self, message: bytes, tls: ssl.SSLContext | None, seconds: float, *, repeatable: bool
+        self, message: bytes, tls: ssl.SSLContext | None, seconds: float, *, repeatable: bool, guard: Guard
     ) -> Reading:
         """One exchange. Only what is repeatable is sent again, when a kept connection turns out to be
-        closed.
+        closed. The guard is asked when a connection is at hand, since opening one can take seconds; between
+        its word and the bytes nothing else runs.
         """
         while True:
             connection = await self._take(tls)
+            try:
+                guard()
+            except BaseException:
+                self._give_back(tls, connection)
+                raise
             kept = connection.exchanges > 0
             try:
                 reading = await connection.exchange(message, seconds)

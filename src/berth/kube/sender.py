@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from berth.errors import StatusError, Unauthorized, Unreachable, UserError
 from berth.kube.auth import Access, Credentials
 from berth.kube.lines import Lines
+from berth.kube.pool import Guard
 from berth.kube.retry import Retry
 from berth.kube.status import failure
 from berth.kube.transport import Answer, Request, Stream, Transport
 
 Observe = Callable[[str, int, float], None]
-Guard = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ class Sender:
             attempt += 1
             async with self._slots:
                 access = await self._access()
-                guard()
-                answer = await self._exchange(request, access)
+                answer = await self._exchange(request, access, guard)
             if answer.status < 300:
                 return answer
             error = failure(answer.status, answer.body, answer.headers.get("retry-after", ""))
@@ -67,13 +66,13 @@ class Sender:
                 raise error
             await self._retry.sleep(wait)
 
-    async def _exchange(self, request: Request, access: Access) -> Answer:
+    async def _exchange(self, request: Request, access: Access, guard: Guard) -> Answer:
         if self._observe is None:
-            return await self._transport.send(request, access)
+            return await self._transport.send(request, access, guard)
         started_at = time.perf_counter()
         code = 0
         try:
-            answer = await self._transport.send(request, access)
+            answer = await self._transport.send(request, access, guard)
             code = answer.status
         finally:
             self._observe(request.verb, code, time.perf_counter() - started_at)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from berth.errors import Unreachable
 from berth.kube.auth import Access, Credentials
-from berth.kube.pool import Place, Pool
+from berth.kube.pool import Guard, Place, Pool
 from berth.kube.wire import Malformed
 
 JSON = "application/json"
@@ -74,12 +74,12 @@ class Transport:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def send(self, request: Request, access: Access) -> Answer:
-        """One exchange, body read whole."""
+    async def send(self, request: Request, access: Access, guard: Guard) -> Answer:
+        """One exchange, body read whole; the guard has the last word before anything is sent."""
         message = self._message(request, access)
         try:
             reading = await self._pool.exchange(
-                message, access.tls, self._timeout_seconds, repeatable=request.is_read
+                message, access.tls, self._timeout_seconds, repeatable=request.is_read, guard=guard
             )
         except FAILURES as error:
             raise self._unreachable(request, error) from error
