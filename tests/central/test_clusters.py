@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from tests.support.central import CLUSTER, TOKEN, Options, Reply, World
+from tests.support.central import CLUSTER, NAMESPACE, TOKEN, Options, Reply, World
 
-from berth.leasing.holders import DAY_MS
-from berth.store.clusters import Order, release_cluster, undo
+from berth.leasing.holders import DAY_MS, Identity
+from berth.store.clusters import Order, release_cluster, release_entry, undo
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 A = "83.118.168.10/32"
@@ -95,13 +95,27 @@ async def test_v197_a_living_cluster_recalls_what_was_marked(world: World) -> No
 async def test_a_release_is_undone_until_the_sweep(world: World) -> None:
     await populate(world)
     await world.release_cluster()
-    changed = await undo(
-        world.ledger.engine, lambda row: row.entry.marked_by == "cluster", "cluster_id", CLUSTER
-    )
-    assert changed == 1
+    assert await undo(world.ledger.engine, "cluster_id", CLUSTER) == 1
     await world.sweep()
     assert sorted(await world.entries(A)) == ["x", "y", "z"]
     assert all(entry.active for entry in (await world.entries(A)).values())
+
+
+async def test_an_undo_leaves_given_back_what_its_holder_gave_back(world: World) -> None:
+    """Such an entry would be active for ever: its Service is gone, nobody comes to release it again."""
+    await world.post("gone", address=A)
+    await world.delete("gone", address=A, retention=5)
+    await world.post("sooner", address=A)
+    await world.delete("sooner", address=A, retention=5)
+    given_back = (await world.entries(A))["sooner"].expires_at
+    await world.post("lives", address=A)
+    engine = world.ledger.engine
+    await release_cluster(engine, Order(CLUSTER, "ror", grace_ms=DAY_MS))
+    await release_entry(engine, "83.118.168.10", Identity("sooner", NAMESPACE, CLUSTER))
+    assert await undo(engine, "cluster_id", CLUSTER) == 2
+    entries = await world.entries(A)
+    assert [name for name in sorted(entries) if entries[name].active] == ["lives"]
+    assert entries["sooner"].expires_at == given_back
 
 
 async def test_v196_a_toggled_deny_flag_counts(world: World) -> None:

@@ -89,7 +89,7 @@ class Model:
 
     def _enter(self, held: Held, who: str, wish: dict[str, Any]) -> None:
         old = held.entries.get(who)
-        new = {"days": wish["days"], "deny": wish["deny"], "expires": None, "before": None, "marked": False}
+        new = {"days": wish["days"], "deny": wish["deny"], "expires": None, "before": None, "by": ""}
         if wish["pending"]:
             until = self.now + PENDING_MS
             if old and (old["expires"] is None or old["expires"] > until):
@@ -104,10 +104,10 @@ class Model:
         if who not in held.entries:
             return "NotHolder"
         old, due = held.entries[who], self.now + wish["days"] * DAY_MS
-        before = old["before"] if old["marked"] else old["expires"]
+        before = old["before"] if old["by"] else old["expires"]
         expires = due if old["expires"] is None else min(due, old["expires"])
         held.entries[who] = {
-            "days": wish["days"], "deny": wish["deny"], "expires": expires, "before": before, "marked": True
+            "days": wish["days"], "deny": wish["deny"], "expires": expires, "before": before, "by": "holder"
         }  # fmt: skip
         return f"released {wish['address']}"
 
@@ -116,13 +116,13 @@ class Model:
             for one in held.entries.values():
                 due = self.now + one["days"] * DAY_MS
                 if not one["deny"] and (one["expires"] is None or due < one["expires"]):
-                    one.update(before=one["expires"], expires=due, marked=True)
+                    one.update(before=one["expires"], expires=due, by="cluster")
 
     def undo(self) -> None:
         for held in self.held.values():
             for one in held.entries.values():
-                if one["marked"]:
-                    one.update(expires=one["before"], before=None, marked=False)
+                if one["by"] == "cluster":
+                    one.update(expires=one["before"], before=None, by="")
 
     def sweep(self) -> None:
         for address, held in list(self.held.items()):
@@ -261,7 +261,7 @@ def machine(urls: list[str]) -> type[RuleBasedStateMachine]:
         @rule()
         def undo_releases(self) -> None:
             self.model.undo()
-            self.all(undo(store.engine, lambda _: True, "cluster_id", "cluster") for store in self.stores)
+            self.all(undo(store.engine, "cluster_id", "cluster") for store in self.stores)
 
         @rule()
         def sweep(self) -> None:

@@ -90,14 +90,16 @@ def undo_release(
     cluster: Annotated[str, typer.Option(help="Everything marked of this cluster.")] = "",
     address: Address = "",
 ) -> None:
-    """Take back a release that the sweep has not reached yet."""
+    """Take back a release by a cluster token, ROR or a command that the sweep has not reached yet. What a
+    service gave back itself stays so.
+    """
     if bool(cluster) == bool(address):
         required(**{"cluster or address": ""})
 
     async def back(place: Place) -> None:
         column, value = ("cluster_id", cluster) if cluster else ("address", host(address))
         async with place.engine() as engine:
-            count = await undo(engine, lambda row: bool(row.entry.marked_by), column, value)
+            count = await undo(engine, column, value)
         if not count:
             raise UserError("nothing to undo.")
         typer.echo(f"Undone: {count} entries are as they were before their release.")

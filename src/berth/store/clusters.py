@@ -5,6 +5,7 @@ deny external clean-up are left alone, and an expiry only ever comes nearer.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,8 @@ from berth.leasing.holders import Entry, Identity
 from berth.store import operators, rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.rows import Event, HolderRow
+
+NOT_ITS_HOLDER = frozenset({"cluster", "ror", "cli"})  # whose releases can be undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,11 @@ def _marking(order: Order, now: int) -> Callable[[Entry], Entry]:
 
 
 async def first_sight(tx: Transaction, event_id: str, now: int) -> bool:
-    """Note an event's id, in the transaction of its effect; False if it was noted before."""
+    """Note an event's id, in the transaction of its effect; False if it was noted before. As a digest: an
+    id may be longer than PostgreSQL's indexes take.
+    """
     sql = "INSERT INTO seen_events (id, at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING id"
-    return bool(await tx.rows(sql, event_id, now))
+    return bool(await tx.rows(sql, hashlib.sha256(event_id.encode()).hexdigest(), now))
 
 
 async def release_entry(engine: Engine, address: str, who: Identity) -> bool:
@@ -83,11 +88,14 @@ async def release_entry(engine: Engine, address: str, who: Identity) -> bool:
         return bool(there)
 
 
-async def undo(engine: Engine, chosen: Callable[[HolderRow], bool], column: str, value: str) -> int:
-    """Put back the expiry that a release took the place of; returns how many entries were changed."""
+async def undo(engine: Engine, column: str, value: str) -> int:
+    """Put back the expiry that somebody else's release took the place of; returns how many entries were
+    changed. What its holder itself gave back stays given back: nobody would ever release it again.
+    """
     async with engine.transaction(slow=True) as tx:
         now = (await tx.lock(None)).now
-        there = [row for row in await rows.holders_by(tx, column, [value]) if chosen(row)]
+        found = await rows.holders_by(tx, column, [value])
+        there = [row for row in found if row.entry.marked_by in NOT_ITS_HOLDER]
         return await _change(tx, there, holders.unmarked, (now, "undone", ""))
 
 
