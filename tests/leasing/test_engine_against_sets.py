@@ -11,7 +11,20 @@ from tests.support.deep import budget
 from tests.support.naive import Naive, Rigged, spots
 
 from berth.errors import Taken
-from berth.leasing import Claim, Decision, Grant, Keep, Lease, Pool, Reason, Refusal, Space, Strategy, decide
+from berth.leasing import (
+    SOMEONE,
+    Claim,
+    Decision,
+    Grant,
+    Keep,
+    Lease,
+    Pool,
+    Reason,
+    Refusal,
+    Space,
+    Strategy,
+    decide,
+)
 from berth.net import Block, Family, Range, block_at
 
 REACH = 160  # all happens among so many addresses of each family
@@ -138,6 +151,8 @@ class EngineMachine(RuleBasedStateMachine):
     def take(self, family: Family, start: int, order: int) -> None:
         """Anything no lease overlaps can be taken, in the pool or not."""
         lease = Lease(self.bases.block(family, start, order), self.holder())
+        if self.someone_in(lease.block):
+            return
         if self.naive.overlapping(lease.block):
             with pytest.raises(Taken):
                 self.space.take(*lease)
@@ -151,12 +166,27 @@ class EngineMachine(RuleBasedStateMachine):
         lease = Lease(self.bases.block(family, start, order), self.holder())
         self.space.adopt(*lease)
         self.space.adopt(*lease)
+        for unknown in self.someone_in(lease.block):
+            self.naive.leases.remove(unknown)  # now it is known who that was
         self.naive.leases.append(lease)
+
+    @rule(family=FAMILIES, start=STARTS, order=ORDERS)
+    def adopt_of_someone(self, family: Family, start: int, order: int) -> None:
+        lease = Lease(self.bases.block(family, start, order), SOMEONE)
+        if not self.someone_in(lease.block):
+            self.space.adopt(*lease)
+            self.space.adopt(*lease)
+            self.naive.leases.append(lease)
+
+    def someone_in(self, block: Block) -> list[Lease]:
+        return [lease for lease in self.naive.overlapping(block) if lease.holder == SOMEONE]
 
     @precondition(lambda self: self.naive.leases)
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
         lease = data.draw(st.sampled_from(self.naive.leases))
+        if lease.holder == SOMEONE:
+            return  # it may have several blocks of a length, and which of them is kept is not said
         claim = Claim(lease.holder, family=lease.block.family, length=lease.block.length)
         assert decide(claim, (self.space,)) == Keep(self.space, lease.block)
 
@@ -166,9 +196,12 @@ class EngineMachine(RuleBasedStateMachine):
         for _ in range(min(times, len(self.naive.leases))):
             index = data.draw(st.integers(0, len(self.naive.leases) - 1))
             lease = self.naive.leases.pop(index)
-            assert not self.space.release(lease.block, "a stranger")
+            could_be_anyone = any(other.block == lease.block for other in self.someone_in(lease.block))
+            if lease.holder != SOMEONE and not could_be_anyone:
+                assert not self.space.release(lease.block, "a stranger")
             assert self.space.release(*lease)
-            assert not self.space.release(*lease)
+            if not could_be_anyone:
+                assert not self.space.release(*lease)
 
     @rule(family=FAMILIES, start=STARTS, order=ORDERS)
     def release_what_is_not_leased(self, family: Family, start: int, order: int) -> None:
@@ -179,6 +212,9 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data(), in_place=st.booleans())
     def edit_pool(self, data: st.DataObject, in_place: bool) -> None:
         pool = data.draw(pools(self.bases, self.strategy))
+        unknown = [lease for lease in self.naive.leases if lease.holder == SOMEONE]
+        if any(len(self.naive.overlapping(lease.block)) > 1 for lease in unknown):
+            return  # all leases are adopted again: those who are known may show who someone was
         if in_place:
             self.space.edit(pool)
         else:

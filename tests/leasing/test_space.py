@@ -136,6 +136,24 @@ def test_a_lease_of_someone_unknown_becomes_the_real_holders_or_goes_with_its_re
     assert space.is_free(inside)
 
 
+def test_forgetting_someone_takes_nothing_from_those_who_are_known() -> None:
+    one, two, around = parse_block("10.0.0.1"), parse_block("10.0.0.2"), parse_block("10.0.0.0/30")
+    space = Space(pool("10.0.0.0/29"), [(one, "x"), (one, SOMEONE), (two, "y"), (two, SOMEONE)])
+    assert space.release(two, "y")
+    space.adopt(around, "c")
+    assert sorted(space.leases()) == [(around, "c"), (one, "x")]
+
+
+def test_whoever_is_found_beside_a_known_holder_is_who_someone_was() -> None:
+    one = parse_block("10.0.0.1")
+    space = Space(pool("10.0.0.0/29"), [(one, "x"), (one, SOMEONE), (one, "y")])
+    assert sorted(space.leases()) == [(one, "x"), (one, "y")]
+    assert space.release(one, "x")
+    assert space.release(one, "y")
+    assert list(space.leases()) == []
+    assert space.is_free(one)
+
+
 @STRATEGIES
 @pytest.mark.parametrize("in_place", [True, False])
 def test_an_edited_pool_gives_what_is_new_never_what_was_removed_and_keeps_all_leases(

@@ -140,18 +140,20 @@ class Space:
         """Record what was found taken, whatever it is."""
         try:
             self.take(block, holder)
-        except Taken as taken:
-            if taken.holder == SOMEONE:
-                self._forget_someone(block)
+        except Taken:
+            if block in self._leases.of(holder):
+                return
+            if holder != SOMEONE and self._forget_someone(block):
                 self.adopt(block, holder)
-            elif block not in self._leases.of(holder):
+            else:
                 self._adopt_double(Lease(block, holder))
 
-    def _forget_someone(self, block: Block) -> None:
-        """The ledger shows who it really was."""
-        for unknown in self._leases.of(SOMEONE):
-            if unknown.overlaps(block):
-                self.release(unknown)
+    def _forget_someone(self, block: Block) -> bool:
+        """The ledger shows who it really was. False if there is no such lease."""
+        unknown = [held for held in self._leases.of(SOMEONE) if held.overlaps(block)]
+        for held in unknown:
+            self.release(held, SOMEONE)
+        return bool(unknown)
 
     def _adopt_double(self, lease: Lease) -> None:
         for gap in self._claimed(lease.block).gaps(lease.block):
