@@ -6,8 +6,11 @@ promise is no matter of time: a failure that names I1, I2, I3, I5 or I6 ends the
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import AsyncIterator
+import secrets
+import sys
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
@@ -30,6 +33,29 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if _broken and not hasattr(session.config, "workerinput"):
         session.exitstatus = BROKEN_PROMISE
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=None, help="repeat a run of the fault bench")
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """`--seed` or BERTH_SEED repeats a run; it is printed, and a failing test shows the seed it had."""
+    told = request.config.getoption("--seed")
+    number = told if told is not None else int(os.environ.get("BERTH_SEED") or secrets.randbelow(1 << 32))
+    sys.stdout.write(f"seed {number}\n")
+    return int(number)
+
+
+@pytest.fixture
+def tried(record_property: Callable[[str, object], None]) -> Callable[[int], None]:
+    """How often a row of the fault bench really tried: a long run adds this up (tests/faults/beside.py)."""
+
+    def note(number: int) -> None:
+        record_property("tried", number)
+
+    return note
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

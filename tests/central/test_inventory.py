@@ -111,9 +111,12 @@ async def test_guesses_in_reports_are_slowed_down_too(start: Start) -> None:
     assert statuses == [200] * 5 + [429] * 4
 
 
-async def test_t25_while_two_operators_speak_for_a_cluster_nothing_of_it_is_released(start: Start) -> None:
+async def test_t25_while_two_operators_speak_for_a_cluster_nothing_of_it_is_released(
+    start: Start, tried: Callable[[int], None]
+) -> None:
     """T25, the API's part: releases, rotations and cluster releases wait; in every replica."""
     await two_operators(start)
+    tried(1)
 
 
 async def test_a_successor_need_not_wait_for_one_that_said_it_leaves(world: World) -> None:

@@ -1,10 +1,7 @@
-"""One control plane and one administrator's client for a worker's fault rows; the seed of the run."""
+"""One control plane and one administrator's client for a worker's fault rows."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -23,19 +20,6 @@ async def client(cluster: DevCluster) -> AsyncIterator[Client]:
     async with admin(cluster) as administrator:
         await install(administrator, crds_of("metal3", "kubipam", "vip"))
         yield administrator
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, default=None, help="repeat a run of the fault bench")
-
-
-@pytest.fixture
-def seed(request: pytest.FixtureRequest) -> int:
-    """`--seed` or BERTH_SEED repeats a run; it is printed, and a failing test shows the seed it had."""
-    told = request.config.getoption("--seed", default=None)
-    number = told if told is not None else int(os.environ.get("BERTH_SEED") or secrets.randbelow(1 << 32))
-    sys.stdout.write(f"seed {number}\n")
-    return int(number)
 
 
 @pytest.fixture

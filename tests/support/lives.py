@@ -68,6 +68,11 @@ class Lives:
         self._started.append(Life(answer["pid"], answer["port"], session))
         return self._started[-1]
 
+    @property
+    def deaths(self) -> int:
+        """How many died of what they were told to die of."""
+        return sum(life.silent for life in self._started)
+
     def end(self) -> None:
         """A life that goes on would keep its parent's output open."""
         for life in self._started:

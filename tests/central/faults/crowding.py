@@ -28,14 +28,16 @@ def entry(name: str) -> Entry:
 class Crowd:
     """Clients that come and go, and what each of them was told."""
 
-    def __init__(self, replicas: list[World]) -> None:
+    def __init__(self, replicas: list[World], seed: int) -> None:
         self.replicas = replicas
+        self.seed = seed
         self.owner: dict[str, str] = {}
         self.done = 0
 
     async def client(self, number: int, operations: int) -> None:
         """Take an address, give it back, take another; one in ten turns is only a look."""
-        random, ledger = Random(number), self.replicas[number % len(self.replicas)].ledger
+        random = Random(f"{self.seed} {number}")
+        ledger = self.replicas[number % len(self.replicas)].ledger
         mine, holder = "", ""
         for turn in range(operations):
             self.done += 1
@@ -58,11 +60,13 @@ class Crowd:
             await asyncio.sleep(0.05)
 
 
-async def crowd(start: Start, operations: int) -> None:
-    """So many operations of 192 clients in three replicas; afterwards 254 of 254 addresses can be used."""
+async def crowd(start: Start, operations: int, seed: int) -> int:
+    """So many operations of 192 clients in three replicas; afterwards 254 of 254 addresses can be used.
+    Returns how many there were.
+    """
     async with AsyncExitStack() as stack:
         replicas = [await stack.enter_async_context(start(Options(zones=NET))) for _ in range(3)]
-        one = Crowd(replicas)
+        one = Crowd(replicas, seed)
         for number in range(240):  # 95% full before the crowd comes
             await replicas[0].ledger.submit(Register(POOL, entry(f"base{number}"), KEY))
         sweeping = asyncio.create_task(one.sweep_forever())
@@ -74,6 +78,7 @@ async def crowd(start: Start, operations: int) -> None:
                 await sweeping
         assert one.done >= operations
         await _nothing_lost(one)
+        return one.done
 
 
 async def _nothing_lost(one: Crowd) -> None:
@@ -87,8 +92,10 @@ async def _nothing_lost(one: Crowd) -> None:
     assert len(await one.replicas[2].stored()) == 254, "I2: not every address can be used"
 
 
-async def races(start: Start, rounds: int) -> None:
-    """A holder leaves, the cleaner runs and another joins, in three replicas: joined, or new, never lost."""
+async def races(start: Start, rounds: int) -> int:
+    """A holder leaves, the cleaner runs and another joins, in three replicas: joined, or new, never lost.
+    Returns how many times.
+    """
     address = "83.118.168.10"
     async with start() as one, start() as two, start() as three:
         for number in range(rounds):
@@ -103,3 +110,4 @@ async def races(start: Start, rounds: int) -> None:
             assert f"joiner{number}" in await one.entries(address), "I3: who joined is lost"
             await two.delete(f"joiner{number}", address=address)
             await one.sweeper.sweep()
+        return rounds

@@ -107,12 +107,12 @@ async def opened(database: str) -> AsyncIterator[Engine]:
         await engine.close()
 
 
-async def cut_through(run: Lives, database: str, cuts: int, **how: Any) -> int:
+async def cut_through(run: Lives, database: str, cuts: int, seed: int, **how: Any) -> int:
     """The power goes at the first write or sync, the second, and so on; returns how many writes were lost.
     Nobody else has the file open meanwhile: a machine without power has no processes.
     """
     acknowledged: dict[str, str] = {}
-    random, lost, step, done = Random(cuts), 0, 0, 0
+    random, lost, step, done = Random(seed), 0, 0, 0
     async with aiohttp.ClientSession() as session:
         while done < cuts:
             step += 1

@@ -105,18 +105,22 @@ def frame(number: int, cluster: str = CLUSTER) -> str:
     return f'id: {number}\nevent: cluster.deleted\ndata: {{"cluster_id": "{cluster}"}}\n\n'
 
 
-async def forged_events(world: World, ror: Neighbour, folder: Path) -> None:
-    """Nonsense and repetition, among them one event that counts once, and not for who denies it."""
+async def forged_events(world: World, ror: Neighbour, folder: Path) -> int:
+    """Nonsense and repetition, among them one event that counts once, and not for who denies it. Returns how
+    many of them must not count.
+    """
     await populate(world)
     async with listening(world, ror, folder):
-        ror.say("events", "".join(NONSENSE * 71) + frame(9))
+        nonsense = NONSENSE * 71
+        ror.say("events", "".join(nonsense) + frame(9))
         await eventually(lambda: _left(world, "x"))
         assert await active(world) == ["y", "z"], "an unauthorised change"
         assert (await world.post("x", retention=1)).address == A
-        ror.say("events", "".join(NONSENSE * 71) + frame(9) + frame(9) + frame(10, "last"))
+        ror.say("events", "".join(nonsense) + frame(9) + frame(9) + frame(10, "last"))
         await eventually(lambda: _unknown(world))
     assert results(world, "repeated") >= 1
     assert await active(world) == ["x", "y", "z"], "an unauthorised change"
+    return 2 * len(nonsense)
 
 
 async def _left(world: World, name: str) -> bool:

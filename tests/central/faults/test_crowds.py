@@ -21,20 +21,22 @@ Start = Callable[..., AbstractAsyncContextManager[World]]
 
 
 async def test_t18_three_replicas_and_192_clients_on_one_net_that_is_nearly_full(
-    start: Start, times: int
+    start: Start, times: int, seed: int, tried: Callable[[int], None]
 ) -> None:
     """T18: 20,000 operations on each store."""
-    await crowd(start, 20_000 * times)
+    tried(await crowd(start, 20_000 * times, seed))
 
 
 async def test_t34_joining_while_the_last_one_leaves_is_joined_or_new_never_lost(
-    start: Start, times: int
+    start: Start, times: int, tried: Callable[[int], None]
 ) -> None:
     """T34: 100 races of a leaving holder, a sweep and a joining holder, in three replicas."""
-    await races(start, 100 * times)
+    tried(await races(start, 100 * times))
 
 
-async def test_t29_guesses_learn_nothing_and_are_slowed_down(start: Start) -> None:
+async def test_t29_guesses_learn_nothing_and_are_slowed_down(
+    start: Start, tried: Callable[[int], None]
+) -> None:
     """T29: unknown and wrong look the same; past five guesses an address answers 429."""
     async with start(Options(limits=Limits(wrong_secrets=5))) as world:
         await world.post("owner", address="83.118.168.10")
@@ -48,9 +50,12 @@ async def test_t29_guesses_learn_nothing_and_are_slowed_down(start: Start) -> No
         assert statuses.count(404) <= 6
         assert set(statuses) == {404, 429}
         assert list(await world.entries("83.118.168.10")) == ["owner"]
+        tried(len(statuses))
 
 
-async def test_t29_slow_and_large_requests_do_not_hold_up_others(tmp_path: Path) -> None:
+async def test_t29_slow_and_large_requests_do_not_hold_up_others(
+    tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """T29: 50 connections that never finish their headers or bodies, and one client that is served."""
     with api_process(tmp_path, "--body-seconds", "2", "--body-bytes", "1000") as api:
         port = int(api.url.rpartition(":")[2])
@@ -69,8 +74,10 @@ async def test_t29_slow_and_large_requests_do_not_hold_up_others(tmp_path: Path)
         for _, writer in slow:
             writer.close()
         assert api.stop() == 0
+    tried(len(slow))
 
 
-async def test_t28_the_canary_is_nowhere(tmp_path: Path) -> None:
+async def test_t28_the_canary_is_nowhere(tmp_path: Path, tried: Callable[[int], None]) -> None:
     """T28: a secret unique to this run, sent in every way; afterwards it is in no file and no answer."""
     await canary(tmp_path)
+    tried(1)

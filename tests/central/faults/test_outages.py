@@ -42,11 +42,13 @@ async def until_answered(client: ApiClient, ask: Ask) -> str:
                 await asyncio.sleep(0.01)
 
 
-async def test_t14_cut_lines_and_refusals_never_make_a_second_address(start: Start, times: int) -> None:
+async def test_t14_cut_lines_and_refusals_never_make_a_second_address(
+    start: Start, times: int, seed: int, tried: Callable[[int], None]
+) -> None:
     """T14: 2,000 requests, 30% of them spoiled; as many addresses as keys."""
     async with start() as world:
         port = int(world.url.rpartition(":")[2])
-        async with spoiling(port, 0.3, seed=7) as (spoiler, spoiled_port):
+        async with spoiling(port, 0.3, seed=seed) as (spoiler, spoiled_port):
             async with ApiClient(Access(f"http://127.0.0.1:{spoiled_port}/v2")) as client:
                 names = [f"s{number % 500}" for number in range(2000 * times)]
                 for first in range(0, len(names), 50):
@@ -55,15 +57,19 @@ async def test_t14_cut_lines_and_refusals_never_make_a_second_address(start: Sta
                     )
             assert spoiler.spoiled > 100
         assert len(await world.stored()) == 500
+    tried(len(names))
 
 
 @pytest.mark.postgres
-async def test_t05_postgres_killed_under_load_loses_nothing(tmp_path: Path, times: int) -> None:
+async def test_t05_postgres_killed_under_load_loses_nothing(
+    tmp_path: Path, times: int, tried: Callable[[int], None]
+) -> None:
     """T05: SIGKILL of the whole server six times, and 24 times all its sessions ended in the middle of
     whatever they did; every answer stays true.
     """
     server = PostgresServer(short_folder())
     answered: dict[str, str] = {}
+    faults = 0
     try:
         async with running(server.database(), tmp_path / "pepper") as world:
             async with ApiClient(Access(world.url + "/v2")) as client:
@@ -83,15 +89,18 @@ async def test_t05_postgres_killed_under_load_loses_nothing(tmp_path: Path, time
                         for _ in range(4):
                             await grown(answered)
                             await asyncio.to_thread(server.sql, END_SESSIONS)
+                            faults += 1
                         await grown(answered)
                         await asyncio.to_thread(server.kill)
                         await asyncio.to_thread(server.restart)
+                        faults += 1
                     await grown(answered)
                     stop.set()
             assert len(set(answered.values())) == len(answered)
             stored = set(await world.stored())
             assert {address.partition("/")[0] for address in answered.values()} <= stored
             assert len(stored) == len(answered)
+        tried(faults)
     finally:
         server.stop()
 
@@ -108,7 +117,9 @@ async def grown(answered: dict[str, str]) -> None:
     await eventually(more, 60)
 
 
-async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(tmp_path: Path) -> None:
+async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(
+    tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """T16: no file of the server may grow; then they may again. What was answered stays."""
     database = f"sqlite:///{tmp_path}/berth.db"
     with lives(database, tmp_path / "pepper") as run:
@@ -129,11 +140,14 @@ async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(tmp_path: Path) ->
                 again = await life.ask("POST", f"before{round_}")
                 assert again is not None
                 assert again.address == kept.address
+            tried(round_ + 1)
             life.kill()
 
 
 @pytest.mark.parametrize("days", [1 / 24, -1 / 24, 400, -400, 31])
-async def test_t17_a_clock_that_jumps_frees_nothing_early(world: World, days: float) -> None:
+async def test_t17_a_clock_that_jumps_frees_nothing_early(
+    world: World, days: float, tried: Callable[[int], None]
+) -> None:
     """T17: 0 early releases while the clock is wrong; once it is right again the sweep goes on."""
     await world.post("kept", address="83.118.168.10")
     await world.delete("kept", address="83.118.168.10", retention=30)
@@ -151,3 +165,4 @@ async def test_t17_a_clock_that_jumps_frees_nothing_early(world: World, days: fl
     world.advance(days=-days)
     assert (await steady.sweep()).held_back == ""
     assert await world.stored() == ["83.118.168.10"]
+    tried(1)

@@ -53,7 +53,7 @@ async def test_t18_catches_a_table_without_its_unique_index(
 ) -> None:
     PLANTS["no unique index"](monkeypatch.setattr)
     with caught(r"I[12]"):
-        await crowd(start, 4000)
+        await crowd(start, 4000, 18)
 
 
 async def test_t01_catches_a_retention_that_only_the_process_remembers(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_t27_catches_a_deny_flag_that_nobody_looks_at(
 async def test_t04_catches_a_commit_that_is_not_on_the_disk(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/berth.db"
     with lives(database, tmp_path / "pepper") as run, caught(r"I[123]|ok"):
-        await cut_through(run, database, 50, plant="no sync")
+        await cut_through(run, database, 50, 50, plant="no sync")
 
 
 async def test_t25_catches_a_copy_that_may_release(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,7 +37,9 @@ async def wait_for_standby(primary: PostgresServer) -> None:
     await shows(primary, SYNC)
 
 
-async def test_t06_a_synchronous_standby_that_takes_over_has_every_answer(tmp_path: Path, times: int) -> None:
+async def test_t06_a_synchronous_standby_that_takes_over_has_every_answer(
+    tmp_path: Path, times: int, tried: Callable[[int], None]
+) -> None:
     """T06: three promotions in a row under load; each new primary has what the old one acknowledged."""
     answered: dict[str, str] = {}
     with ExitStack() as stack:
@@ -72,9 +75,12 @@ async def test_t06_a_synchronous_standby_that_takes_over_has_every_answer(tmp_pa
             stored = set(await world.stored())
     assert len(set(answered.values())) == len(answered), "I1: one address, two holders"
     assert {address.partition("/")[0] for address in answered.values()} <= stored, "I3: an answer is lost"
+    tried(len(folders))
 
 
-async def test_t06_a_standby_that_no_commit_waits_for_is_refused_at_start(tmp_path: Path) -> None:
+async def test_t06_a_standby_that_no_commit_waits_for_is_refused_at_start(
+    tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """T06: unless it is accepted; and a waiting one is fine."""
     with ExitStack() as stack:
         primary = PostgresServer(short_folder())
@@ -93,3 +99,4 @@ async def test_t06_a_standby_that_no_commit_waits_for_is_refused_at_start(tmp_pa
         await wait_for_standby(primary)
         async with open_engine(settings):
             pass
+    tried(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.faults
 
 @pytest.mark.postgres
 async def test_t30_replicas_are_replaced_one_by_one(
-    postgres: object, request: pytest.FixtureRequest, tmp_path: Path
+    postgres: object, request: pytest.FixtureRequest, tmp_path: Path, tried: Callable[[int], None]
 ) -> None:
     """T30: before → this → next, two versions at a time, under load; no answer changes and none is lost."""
     url = request.getfixturevalue("postgres").database()
@@ -43,6 +44,7 @@ async def test_t30_replicas_are_replaced_one_by_one(
             await asyncio.gather(*loads)
             assert await asyncio.to_thread(old.stop) == 0
             old = new
+            tried(1)
     assert len(set(answered.values())) == len(answered), "I1: one address, two holders"
     async with opened(url) as engine:
         check(await records(engine), answered)
@@ -61,7 +63,9 @@ async def load(api: ApiProcess, answered: dict[str, str], stop: asyncio.Event) -
             number += 1
 
 
-async def test_t30_one_file_has_one_server_and_the_way_back_is_open(tmp_path: Path) -> None:
+async def test_t30_one_file_has_one_server_and_the_way_back_is_open(
+    tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """T30 on SQLite: a second server is refused, whatever its version; each version finds what was there."""
     flags = ("--sweep-seconds", "3600")
     answered: dict[str, str] = {}
@@ -76,3 +80,4 @@ async def test_t30_one_file_has_one_server_and_the_way_back_is_open(tmp_path: Pa
                 answered[f"s{len(answered)}"] = await client.register(asked(f"s{len(answered)}"))
             assert api.stop() == 0
     assert len(set(answered.values())) == 5
+    tried(len(answered))

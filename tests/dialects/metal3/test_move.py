@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +131,9 @@ async def addresses(world: World) -> dict[str, str]:
     return native | capi
 
 
-async def test_clusterctl_moves_everything_and_no_address_changes(sides: Sides, tmp_path: Path) -> None:
+async def test_clusterctl_moves_everything_and_no_address_changes(
+    sides: Sides, tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """M-123, M-124, M-125, and X-35: what hangs on the Cluster has its address again, under new owners."""
     before = await populate(sides.source)
     await clusterctl(*sides.clusters, tmp_path)
@@ -154,6 +156,7 @@ async def test_clusterctl_moves_everything_and_no_address_changes(sides: Sides, 
     await sides.source.remove(kinds.CLAIM, "free-standing", 60)
     await sides.source.gone(kinds.ADDRESS, "a-10-0-0-13", 60)
     assert await sides.target.ask_text("newcomer") == ["10.0.0.10"]
+    tried(1)
 
 
 async def owned_anew(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -46,12 +47,14 @@ def asking(world: World, name: str) -> dict[str, Any]:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-async def test_the_same_review_many_times_is_one_address(world: World) -> None:
+async def test_the_same_review_many_times_is_one_address(
+    world: World, seed: int, tried: Callable[[int], None]
+) -> None:
     """T21: 500 reviews, 20 of each Service, parallel and out of order: one address per key."""
     assert world.operator is not None
     url = world.operator.settings.webhook_url + kinds.MUTATE_PATH
     names = [f"web-{number}" for number in range(KEYS) for _ in range(COPIES)]
-    random.Random(21).shuffle(names)
+    random.Random(seed).shuffle(names)
     limit = asyncio.Semaphore(8)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
 
@@ -67,9 +70,12 @@ async def test_the_same_review_many_times_is_one_address(world: World) -> None:
         return not world.api.of_namespace(world.namespace_id)
 
     assert await eventually(has_lapsed, 60)
+    tried(len(names))
 
 
-async def test_no_secret_leaves_its_place(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_no_secret_leaves_its_place(
+    world: World, capsys: pytest.CaptureFixture[str], tried: Callable[[int], None]
+) -> None:
     """T28: a canary in a user's Secret is in no log, record, Event, message or database."""
     canary, second = f"canary{uuid.uuid4().hex}", f"canary{uuid.uuid4().hex}"
     await world.secret(value=canary)
@@ -89,3 +95,4 @@ async def test_no_secret_leaves_its_place(world: World, capsys: pytest.CaptureFi
     seen += [path.read_bytes().decode(errors="replace") for path in files]
     for value in (canary, second):
         assert not [text[:80] for text in seen if value in text]
+    tried(1)

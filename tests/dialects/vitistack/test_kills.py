@@ -124,7 +124,9 @@ async def _plays(world: World, play: Play) -> bool:
 
 
 @pytest.mark.parametrize("play", [come_and_go, rotate], ids=["T02", "T26"])
-async def test_killed_at_every_step(cluster: DevCluster, bare: World, tmp_path: Path, play: Play) -> None:
+async def test_killed_at_every_step(
+    cluster: DevCluster, bare: World, tmp_path: Path, play: Play, tried: Callable[[int], None]
+) -> None:
     """T02, T26: what live Services list is theirs, with the secret they name; nothing is held for nobody."""
     steps = await steps_of(cluster, bare, tmp_path, play)
     killed = 0
@@ -133,4 +135,5 @@ async def test_killed_at_every_step(cluster: DevCluster, bare: World, tmp_path: 
         running = await killed_at(cluster, world, tmp_path, (at, after, play))
         killed += running.done
         await recover(cluster, world, running, play)
+    tried(killed)
     assert killed >= KILLS * 3 // 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -49,7 +49,7 @@ async def refuse_all(world: World, operation: str = "CREATE") -> None:
     await world.client.create(WEBHOOKS, body)
 
 
-async def test_what_another_webhook_refuses_is_given_back(world: World) -> None:
+async def test_what_another_webhook_refuses_is_given_back(world: World, tried: Callable[[int], None]) -> None:
     """V-038, T20: registered during admission, refused by someone else, free within the pending time."""
     await refuse_all(world)
     try:
@@ -81,6 +81,7 @@ async def test_what_another_webhook_refuses_is_given_back(world: World) -> None:
         )
 
     assert await eventually(nothing_left, 60)
+    tried(len(results))
 
 
 async def test_a_refused_update_is_turned_back(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,7 +48,9 @@ async def holds(world: World, name: str) -> None:
     await world.delete(name)
 
 
-async def test_a_rotation_cut_at_every_call_leaves_one_owner(cluster: DevCluster, tmp_path: Path) -> None:
+async def test_a_rotation_cut_at_every_call_leaves_one_owner(
+    cluster: DevCluster, tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """T26, T14: 50 rotations of dual Services, five at a time: each owns both its addresses, then none."""
     api = Api(tmp_path)
     api.start()
@@ -74,5 +77,6 @@ async def test_a_rotation_cut_at_every_call_leaves_one_owner(cluster: DevCluster
 
                     assert await eventually(is_released, 60), (number, fate)
                     await emptied(world)
+                    tried(len(NAMES))
     finally:
         api.stop()

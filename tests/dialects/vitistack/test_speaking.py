@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -49,7 +50,9 @@ async def metric(operator: Operator, name: str) -> float:
     return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
 
-async def test_two_operators_with_one_cluster_id_release_nothing(cluster: DevCluster, bare: World) -> None:
+async def test_two_operators_with_one_cluster_id_release_nothing(
+    cluster: DevCluster, bare: World, tried: Callable[[int], None]
+) -> None:
     """T25, rule 13: frozen as long as both speak, with an alarm; when one has left, what is due is done."""
     async with operating(cluster, bare.api) as original:
         await serves(bare)
@@ -80,6 +83,7 @@ async def test_two_operators_with_one_cluster_id_release_nothing(cluster: DevClu
             return await metric(original, "berth_cluster_frozen") == 0.0
 
         assert await eventually(is_over, 30)
+        tried(1)
 
 
 async def asking(world: World, name: str) -> dict[str, object]:

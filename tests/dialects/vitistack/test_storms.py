@@ -77,7 +77,9 @@ def spoiling(share: float, seed: int) -> Plan:
     return Plan(before, after)
 
 
-async def test_lost_answers_cost_no_address(cluster: DevCluster, bare: World, tmp_path: Path) -> None:
+async def test_lost_answers_cost_no_address(
+    cluster: DevCluster, bare: World, tmp_path: Path, seed: int, tried: Callable[[int], None]
+) -> None:
     """T14: more than 900 calls and writes, 12% of them refused, cut or done unheard: one address each."""
     names = [f"web-{number}" for number in range(160)]
     limit = asyncio.Semaphore(16)
@@ -96,7 +98,7 @@ async def test_lost_answers_cost_no_address(cluster: DevCluster, bare: World, tm
         operating(cluster, bare.api, kubeconfig=proxy.kubeconfig, api_url=url, vitistack_pending_seconds=2.0),
     ):
         await serves(bare)
-        proxy.plan, wire.before = spoiling(0.12, 14), at_random(0.12, 14)
+        proxy.plan, wire.before = spoiling(0.12, seed), at_random(0.12, seed)
         await asyncio.gather(*map(create, names))
         await asyncio.gather(*map(deny, names[:80]))
         await asyncio.gather(*(bare.delete(name) for name in names[80:]))
@@ -107,6 +109,7 @@ async def test_lost_answers_cost_no_address(cluster: DevCluster, bare: World, tm
         assert len(set(listed)) == len(listed) == 80
     assert wire.spoiled > 20
     assert ops > 900
+    tried(ops)
 
 
 async def _created(world: World, name: str) -> None:
@@ -141,7 +144,9 @@ def stopped(api: Api) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-async def test_a_store_that_hangs_is_answered_for_in_time(cluster: DevCluster, bare: World) -> None:
+async def test_a_store_that_hangs_is_answered_for_in_time(
+    cluster: DevCluster, bare: World, tried: Callable[[int], None]
+) -> None:
     """T15: 10 creates with the database locked, 10 with an API that hangs; each has its answer within the
     deadline, and nothing is left of those that were refused.
     """
@@ -154,6 +159,7 @@ async def test_a_store_that_hangs_is_answered_for_in_time(cluster: DevCluster, b
                 waited = await asyncio.gather(*(_seconds(bare, f"{word}-{n}") for n in range(10)))
             # Both webhooks may use their time; the rest is for a slow machine.
             assert max(waited) < 2 * DEADLINE_SECONDS + 10, word
+            tried(len(waited))
         assert not await settled(bare)
         await asked_again(lambda: bare.create("after"))
 
@@ -198,7 +204,9 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.close()
 
 
-async def test_other_writes_do_not_feel_a_webhook_that_fails(cluster: DevCluster, bare: World) -> None:
+async def test_other_writes_do_not_feel_a_webhook_that_fails(
+    cluster: DevCluster, bare: World, tried: Callable[[int], None]
+) -> None:
     """T19: gone, hanging, or with a certificate that is not its own; 600 writes of other Services pass
     meanwhile, none slower than the webhook's time limit, and ours are refused and served afterwards.
     """
@@ -213,6 +221,7 @@ async def test_other_writes_do_not_feel_a_webhook_that_fails(cluster: DevCluster
                 await eventually(lambda: _is_refused(bare), 30)
                 slowest = await _write_others(bare, 200)
                 assert slowest < 10, url
+                tried(1)
         hanging.close()
         await asked_again(lambda: bare.create("ours"), 30)
 
@@ -238,7 +247,9 @@ async def _write_others(world: World, count: int) -> float:
 # T22, T23
 
 
-async def test_made_again_at_once_each_keeps_a_good_entry(cluster: DevCluster, bare: World) -> None:
+async def test_made_again_at_once_each_keeps_a_good_entry(
+    cluster: DevCluster, bare: World, tried: Callable[[int], None]
+) -> None:
     """T22: 50 deletions, each followed by a creation of the same name at once, ten at a time."""
     names = [f"web-{number}" for number in range(10)]
 
@@ -251,11 +262,14 @@ async def test_made_again_at_once_each_keeps_a_good_entry(cluster: DevCluster, b
         await asyncio.gather(*(bare.create(name) for name in names))
         for _ in range(5):
             await asyncio.gather(*map(again, names))
+            tried(len(names))
         assert not await settled(bare)
         assert len(await bare.services()) == len(names)
 
 
-async def test_what_goes_while_somebody_is_away_is_released(cluster: DevCluster, bare: World) -> None:
+async def test_what_goes_while_somebody_is_away_is_released(
+    cluster: DevCluster, bare: World, tried: Callable[[int], None]
+) -> None:
     """T23: 30 deletions while the operator, the API or its database is away; free within a minute after."""
     for away in ("operator", "api", "database"):
         world = await fresh(bare)
@@ -276,9 +290,12 @@ async def test_what_goes_while_somebody_is_away_is_released(cluster: DevCluster,
             await empty(world)
             assert not await settled(world)
         await emptied(world)
+        tried(len(names))
 
 
-async def test_a_finalizer_and_a_refused_deletion_keep_addresses(cluster: DevCluster, bare: World) -> None:
+async def test_a_finalizer_and_a_refused_deletion_keep_addresses(
+    cluster: DevCluster, bare: World, tried: Callable[[int], None]
+) -> None:
     """T22: ten that another's finalizer holds; their addresses are theirs until the objects are gone."""
     async with operating(cluster, bare.api):
         await serves(bare)
@@ -295,3 +312,4 @@ async def test_a_finalizer_and_a_refused_deletion_keep_addresses(cluster: DevClu
             with suppress(NotFound, KubeError):
                 await bare.delete(name)
         await empty(bare)
+        tried(len(names))
