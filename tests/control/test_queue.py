@@ -96,6 +96,56 @@ def test_refs_of_one_lane_are_worked_on_in_turn(clock: Clock) -> None:
     assert queue.take() == "a2"
 
 
+def test_a_ref_that_moves_to_another_lane_leaves_the_one_it_entered(clock: Clock) -> None:
+    lanes = {"a": "one", "b": "one", "c": "one"}
+    queue: Queue[str] = Queue(clock, lane_of=lambda key: lanes[key])
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    assert (queue.take(), queue.take()) == ("a", None)
+    lanes.update(a="two", b="two")
+    queue.done("a")
+    assert (queue.take(), queue.take()) == ("b", "c")
+
+
+def test_an_event_cuts_a_backoff_short_but_not_a_pause_the_server_asked_for(
+    queue: Queue[str], clock: Clock
+) -> None:
+    queue.add("a")
+    queue.take()
+    queue.retry("a", at_least=5.0)
+    queue.add("a")  # while it is worked on
+    queue.done("a")
+    queue.add("a")  # and afterwards
+    queue.add("a", 2.0)
+    clock.now = 4.9
+    assert queue.take() is None
+    clock.now = 5.0
+    assert queue.take() == "a"
+    queue.retry("a")
+    queue.done("a")
+    queue.add("a")
+    assert queue.take() == "a"
+    queue.done("a")
+    assert (queue.take(), len(queue)) == (None, 0)
+
+
+def test_success_ends_a_pause_that_was_asked_for(queue: Queue[str]) -> None:
+    queue.retry("a", at_least=5.0)
+    queue.succeed("a")
+    queue.add("a")
+    assert queue.take() == "a"
+
+
+def test_a_ref_that_is_often_early_leaves_no_trail_of_late_wishes(queue: Queue[str], clock: Clock) -> None:
+    queue.add("b", 1000.0)
+    for _ in range(900):
+        clock.now += 1.0
+        queue.add("a", 3600.0)
+        queue.add("a")
+        queue.done(queue.take() or "")
+    assert len(queue._later) < 100
+
+
 async def test_get_waits_for_an_add(queue: Queue[str]) -> None:
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         waiting = group.create_task(queue.get())
@@ -111,17 +161,20 @@ class World:
 
     seed: int
     clock: Clock = field(default_factory=Clock)
-    working: set[str] = field(default_factory=set)
-    lanes: set[str] = field(default_factory=set)
+    working: dict[str, str] = field(default_factory=dict)  # each with the lane it entered
+    lane_of: dict[str, str] = field(default_factory=dict)
     owed: set[str] = field(default_factory=set)  # added, and no pass has begun since
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.queue: Queue[str] = Queue(self.clock, lane_of=lane, draw=self.random.random)
+        self.queue: Queue[str] = Queue(self.clock, lane_of=self.lane, draw=self.random.random)
+
+    def lane(self, key: str) -> str:
+        return self.lane_of.get(key, key[0])
 
     def step(self) -> None:
         key = f"{self.random.choice('abc')}{self.random.randrange(4)}"
-        match self.random.randrange(6):
+        match self.random.randrange(7):
             case 0:
                 self.queue.add(key)
                 self.owed.add(key)
@@ -134,25 +187,27 @@ class World:
                 self.end()
             case 5:
                 self.clock.now += self.random.random()
+            case 6:
+                self.lane_of[key] = self.random.choice("abc")  # the claim asks another pool
 
     def take(self) -> None:
         key = self.queue.take()
         if key is None:
             return
         assert key not in self.working, "worked on twice at once"
-        assert lane(key) not in self.lanes, "two refs of one lane at once"
-        self.working.add(key)
-        self.lanes.add(lane(key))
+        assert self.lane(key) not in self.working.values(), "two refs of one lane at once"
+        self.working[key] = self.lane(key)
         self.owed.discard(key)
 
     def end(self) -> None:
         if self.working:
             key = self.random.choice(sorted(self.working))
-            self.working.remove(key)
-            self.lanes.remove(lane(key))
+            del self.working[key]
             if self.random.random() < 0.3:
-                self.queue.retry(key)
+                self.queue.retry(key, at_least=self.random.choice((0.0, 2.0)))
                 self.owed.add(key)
+            else:
+                self.queue.succeed(key)
             self.queue.done(key)
 
     def drain(self) -> None:
@@ -160,15 +215,9 @@ class World:
             self.clock.now += 1.0
             self.take()
             if self.working:
-                key = self.working.pop()
-                self.lanes.remove(lane(key))
-                self.queue.done(key)
+                self.queue.done(self.working.popitem()[0])
             elif not self.owed:
                 return
-
-
-def lane(key: str) -> str:
-    return key[0]
 
 
 @pytest.mark.parametrize("batch", range(20))
