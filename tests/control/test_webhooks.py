@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.fake_api import FakeApi, Link
-from tests.support.virtual import run
+from tests.support.virtual import now, run
 
 from berth.control.webhooks import MUTATING, VALIDATING, Plan, Registration, Service, Url, Webhook, rule
 from berth.errors import NotFound
@@ -165,6 +166,20 @@ def test_at_a_clean_stop_what_was_registered_by_url_is_taken_away() -> None:
         await scene.registration.remove()
         assert scene.server.objects == {}
         await scene.registration.remove()
+
+    play(story)
+
+
+@pytest.mark.parametrize("fault", ["down", "hangs"])
+def test_a_stop_without_an_api_server_takes_seconds_and_tells_what_is_left_behind(fault: str) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.registration.sync(b"CA")
+        setattr(scene.link, fault, True)
+        with capture_logs() as lines:
+            await scene.registration.remove()
+        assert now() < 4.0
+        assert [(line["log_level"], line["name"]) for line in lines] == [("warning", "berth")]
+        assert "kubectl delete" in lines[0]["event"]
 
     play(story)
 

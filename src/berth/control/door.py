@@ -7,6 +7,7 @@ neither                      a CA shared by all replicas through a Secret, regis
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -45,12 +46,18 @@ class Door:
         server = await admission.serve(self._listen(), self._certificates.context)
         stack.push_async_callback(server.stop)
         self.port = server.port
+        stack.push_async_callback(self._withdraw)
         for name, webhooks in plans.items():
             registration = Registration(self._client, Plan(name, webhooks, self._target()))
-            stack.push_async_callback(registration.remove)
             self._registrations.append(registration)
             if self._settings.webhook_url:  # the only process there is; nobody waits for a lease to be asked
                 await registration.sync(self._certificates.bundle)
+
+    async def _withdraw(self) -> None:
+        """All at once: together they have the time that one of them has."""
+        async with asyncio.TaskGroup() as group:
+            for registration in self._registrations:
+                group.create_task(registration.remove())
 
     def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What every replica does."""
