@@ -3,7 +3,9 @@
     python -m tests.faults.auditor KUBECONFIG DIALECT NAMESPACE
 
 It reads a snapshot of one revision and checks what must hold at any moment: no address has two holders, what
-a claim shows is there, and no answer changes. One JSON line a look; one that sees a violation names it.
+a claim shows is there, and no answer changes. An address may be nobody's for a while, between two writes or
+until the next operator comes; for longer than anybody may have to wait (I4) it is lost. One JSON line a look;
+one that sees a violation names it.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from tests.faults.process import start
-from tests.faults.stage import until
+from tests.faults.stage import load_of_machine, until
 from tests.faults.trade import Market
 from tests.faults.trades import TRADES
 
@@ -29,30 +32,46 @@ from berth.kube.client import Client
 
 EVERY_SECONDS = 0.1
 FIRST_LOOK_SECONDS = 60.0
+LOST_SECONDS = 30.0  # × the load of the machine, as for whoever waits
 
 
 async def audit(kubeconfig: Path, dialect: str, namespace: str, out: TextIO) -> None:
     async with Client(auth.load(kubeconfig), user_agent="auditor", timeout_seconds=5.0) as client:
         market = Market(TRADES[dialect](), client, namespace)
+        lost = Lost(LOST_SECONDS * load_of_machine())
         while True:
-            await _look(market, out)
+            await _look(market, lost, out)
             await asyncio.sleep(EVERY_SECONDS)
 
 
-async def _look(market: Market, out: TextIO) -> None:
+async def _look(market: Market, lost: Lost, out: TextIO) -> None:
     try:
-        wrong = market.wrong(await market.snapshot())
+        seen = await market.snapshot()
     except KubeError:
-        return  # the server is away, which may well be the fault of the row
-    json.dump(wrong, out)
+        lost.since.clear()  # the server is away, which may well be the fault of the row
+        return
+    json.dump([*market.wrong(seen), *lost.note(market.trade.litter(seen), time.monotonic())], out)
     out.write("\n")
     out.flush()
+
+
+@dataclass(slots=True)
+class Lost:
+    """I2: what was nobody's at every look for so long."""
+
+    seconds: float
+    since: dict[str, float] = field(default_factory=dict)
+
+    def note(self, litter: list[str], now: float) -> list[str]:
+        self.since = {one: self.since.get(one, now) for one in litter}
+        return [f"{one}, for {self.seconds:g} s" for one, at in self.since.items() if now - at > self.seconds]
 
 
 @dataclass(slots=True)
 class Report:
     looks: int = 0
     violations: tuple[str, ...] = ()
+    died: bool = False
 
 
 @asynccontextmanager
@@ -66,6 +85,7 @@ async def audited(kubeconfig: Path, market: Market, home: Path) -> AsyncIterator
         assert await until(partial(_has_looked, lines), FIRST_LOOK_SECONDS), "the auditor never looked"
         yield report
     finally:
+        report.died = not child.alive
         await asyncio.to_thread(child.kill)
         _read(lines, report)
 

@@ -14,7 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.faults.stage import until
-from tests.faults.trade import Market, Object, Shown, Snapshot, Trade, snapshot_at
+from tests.faults.trade import Market, Object, Shown, Snapshot, Trade, claim_kinds, snapshot_at
 
 from berth.errors import Gone, KubeError
 from berth.kube.resource import Resource
@@ -78,10 +78,6 @@ class Chronicle:
 
     def _is_dark(self, revision: int) -> bool:
         return any(first <= revision <= last for first, last in self.dark)
-
-
-def claim_kinds(trade: Trade) -> set[str]:
-    return {trade.claim(name)[0].key for name in ("a", "k")}
 
 
 def _world(seen: Snapshot) -> World:

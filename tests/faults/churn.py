@@ -18,11 +18,13 @@ AWAY_SECONDS = 120.0
 
 
 class Churn:
-    def __init__(self, market: Market, random: Random, most: int) -> None:
+    def __init__(self, market: Market, random: Random, most: int, *, hasty: bool = False) -> None:
         self.market = market
+        self.hasty = hasty  # what is wrong already is not waited for any longer
         self.alive: list[str] = []
         self.kept: tuple[str, ...] = ()  # there from before, and never dropped
         self.history = History()
+        self._wrong: list[str] = []
         self._asked_at: dict[str, float] = {}
         self._random = random
         self._most = most
@@ -99,7 +101,7 @@ class Churn:
         """I4: everyone has an answer, whoever goes is gone, nothing is left over. Then all the others."""
         seconds *= self.market.patience
         if await until(self._is_settled, seconds):
-            return [*await self.market.violations(), *self.history.violations()]
+            return [*self._wrong, *await self.market.violations(), *self.history.violations()]
         return [f"I4: after {seconds:g} s {await self._open()}", *await self.market.violations()]
 
     async def _is_settled(self) -> bool:
@@ -107,6 +109,9 @@ class Churn:
             seen = await self.market.snapshot()
         except KubeError:
             return False
+        if self.hasty and (wrong := self.market.wrong(seen)):
+            self._wrong = wrong
+            return True
         shown = self._note(seen)
         if set(shown) != {*self.alive, *self.kept} or not all(one.answer for one in shown.values()):
             return False

@@ -75,7 +75,7 @@ async def _again(market: Market, name: str) -> None:
 
 async def held_by_another(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
     """T22: who deletes a claim that someone else's finalizer holds keeps its address until that goes."""
-    async with stage.market(trade, 3) as market, stage.operator(market):
+    async with stage.market(trade, 3) as market, remembered(market, tally), stage.operator(market):
         for number in range(times):
             churn = Churn(market, stage.random, 3)
             churn.alive = [f"a{number}-0", f"a{number}-1"]
@@ -91,9 +91,10 @@ async def _held(market: Market, churn: Churn, name: str) -> list[str]:
     newcomers = [f"{name}-n{number}" for number in range(2)]
     for newcomer in newcomers:
         await market.ask(newcomer)
-    await until(lambda: _is_told(market, newcomers), 30)
+    told = await until(lambda: _is_told(market, newcomers), GONE_SECONDS)
     shown = await market.shown()
-    found = [f"I1: {address} of {name} went to {one}" for one in newcomers if shown[one].answer == address]
+    found = [] if told else [f"I4: nobody told {newcomers} anything"]
+    found += [f"I1: {address} of {name} went to {one}" for one in newcomers if shown[one].answer == address]
     await _let_go(market, name)
     churn.alive = [churn.alive[1], *newcomers]
     found += await churn.settle(GONE_SECONDS)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.faults.chronicle import chronicled
 from tests.faults.process import Running
 from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Verdict, Write
 from tests.faults.row import Tally
@@ -63,22 +64,24 @@ async def record(stage: Stage, trade: Trade) -> list[Write]:
         return list(proxy.writes)
 
 
-async def kill_at(stage: Stage, trade: Trade, point: Point) -> list[str] | None:
+async def kill_at(stage: Stage, trade: Trade, point: Point, haste: float) -> list[str] | None:
     """One try: the violations found; None if the run was over before the point came."""
     async with stage.market(trade, SIZE) as market, stage.proxy() as proxy:
-        async with stage.operator(market, proxy) as first:
-            killing = Killing(point, first)
-            proxy.plan = killing.plan()
-            await _play(market, lambda: first.alive)
-        if not killing.done.is_set():
-            return None
-        proxy.plan = Plan()
-        return await _recover(stage, market, proxy)
+        async with chronicled(market) as chronicle:
+            async with stage.operator(market, proxy) as first:
+                killing = Killing(point, first)
+                proxy.plan = killing.plan()
+                await _play(market, lambda: first.alive)
+            if not killing.done.is_set():
+                return None
+            proxy.plan = Plan()
+            found = await _recover(stage, market, proxy, haste)
+        return [*found, *chronicle.violations(market)]
 
 
-async def _recover(stage: Stage, market: Market, proxy: FaultProxy) -> list[str]:
+async def _recover(stage: Stage, market: Market, proxy: FaultProxy, haste: float) -> list[str]:
     async with stage.operator(market, proxy):
-        seconds = BOUND_SECONDS * market.patience
+        seconds = BOUND_SECONDS * market.patience * haste
         if not await until(lambda: _is_settled(market), seconds):
             stuck = {name: one for name, one in (await market.shown()).items() if not one.answer or one.going}
             return [f"I4: after {seconds:g} s not all is settled: {stuck}", *await market.violations()]
@@ -126,7 +129,7 @@ async def every_write(stage: Stage, tally: Tally, tries: int, trade: Trade) -> N
     async def go_on() -> None:
         while tally.tried < tries and not tally.is_over:
             point = next(points)
-            found = await kill_at(stage, trade, point)
+            found = await kill_at(stage, trade, point, tally.haste)
             if found is not None:
                 tally.add(found, f"{point} (like {writes[point.number]})")
 

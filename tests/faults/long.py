@@ -2,9 +2,9 @@
 
     python -m tests.faults.long [--minutes 120] [--seed N] [--rows T02,T08] [--dialect vip] [--controller CMD]
 
-Every row gets an equal share of the time, a control plane of its own, and is played in portions until its
-long number is reached or its share is used up. Prints a line when a row is done and one table at the end,
-also when it is cut short (Ctrl-C, SIGTERM); ends with 1 if anything was violated.
+Every row gets its share of the time, a control plane of its own, and is played in portions until its long
+number is reached or its share is used up. Prints a line when a row is done and one table at the end, also
+when it is cut short (Ctrl-C, SIGTERM, SIGHUP); ends with 1 if anything was violated.
 
 `--controller` drives another controller than ours: a command in which {kubeconfig}, {namespace} and {dialect}
 are filled in. It gets the rows that ask nothing of our own operator's options.
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import secrets
 import signal
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -39,15 +39,19 @@ PORTIONS = 50  # of a row's long number, if it ever gets that far
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, _cut)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _cut)
     options = _options()
     rows = [row for row in (*ROWS, *BESIDE) if _is_wanted(row, options)]
     _say(f"seed {options.seed}, {options.minutes:g} minutes, {len(rows)} rows")
     results: Results = []
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(_run(rows, options, results))
-    _show(results)
-    _say(f"{len(results)} of {len(rows)} rows; repeat with --seed {options.seed}")
+    except KeyboardInterrupt:
+        _say("cut short")
+    finally:  # whatever happened, hours of it are not lost
+        _show(results)
+        _say(f"{len(results)} of {len(rows)} rows; repeat with --seed {options.seed}")
     sys.exit(1 if any(tally.violations for _, tally in results) else 0)
 
 
@@ -74,7 +78,8 @@ def _is_wanted(row: Row, options: argparse.Namespace) -> bool:
 async def _run(rows: list[Row], options: argparse.Namespace, results: Results) -> None:
     ends_at = time.monotonic() + options.minutes * 60
     for number, row in enumerate(rows):
-        tally = Tally(ends_at=time.monotonic() + (ends_at - time.monotonic()) / (len(rows) - number))
+        part = row.share / sum(one.share for one in rows[number:])
+        tally = Tally(ends_at=time.monotonic() + (ends_at - time.monotonic()) * part)
         results.append((row, tally))
         try:
             await _row(row, tally, options)
@@ -84,20 +89,23 @@ async def _run(rows: list[Row], options: argparse.Namespace, results: Results) -
 
 
 async def _row(row: Row, tally: Tally, options: argparse.Namespace) -> None:
+    random = Random(f"{options.seed} {row.id}")
     if row.beside:
-        await _portions(row, None, tally)
+        await _portions(row, None, tally, random)
         return
     controller = Command(options.controller) if options.controller else None
     async with DevCluster() as cluster, admin(cluster) as client:
         await install(client, crds_of("metal3", "kubipam", "vip"))
         with tempfile.TemporaryDirectory(prefix="berth-faults-") as home:
-            random = Random(f"{options.seed} {row.id}")
             stage = Stage(cluster, client, Path(home), random, controller=controller)
-            await _portions(row, stage, tally)
+            await _portions(row, stage, tally, random)
 
 
-async def _portions(row: Row, stage: Stage | None, total: Tally) -> None:
+async def _portions(row: Row, stage: Stage | None, total: Tally, random: Random) -> None:
     while total.tried < row.long and not total.is_over:
+        os.environ["BERTH_SEED"] = str(
+            random.getrandbits(32)
+        )  # for rows that are tests: another draw each time
         portion = Tally(ends_at=total.ends_at)
         tries = min(max(row.long // PORTIONS, 1), row.long - total.tried)
         try:

@@ -70,6 +70,7 @@ def memory_of(pid: int | None) -> int:
 @dataclass(slots=True)
 class Child:
     process: ForkServerProcess
+    killed: bool = False  # by the row
 
     @property
     def alive(self) -> bool:
@@ -81,8 +82,14 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL: it can do nothing more."""
+        self.killed = True
         self.process.kill()
         self.process.join(10)
+
+    @property
+    def died(self) -> int:
+        """The code it ended with, by itself and not as it should; else 0."""
+        return 0 if self.killed or self.alive else self.process.exitcode or 0
 
     def stop(self) -> None:
         self._send(signal.SIGSTOP)
@@ -127,11 +134,16 @@ def start(target: Callable[..., None], *arguments: Any) -> Child:
 
 
 @asynccontextmanager
-async def operator(settings: Settings, log_file: Path, changes: tuple[str, ...] = ()) -> AsyncIterator[Child]:
+async def operator(
+    settings: Settings, log_file: Path, changes: tuple[str, ...] = (), found: list[str] | None = None
+) -> AsyncIterator[Child]:
+    """`found` is told of one that died by itself."""
     running = await asyncio.to_thread(start, _main, settings, str(log_file), changes)
     try:
         yield running
     finally:
+        if running.died and found is not None:
+            found.append(f"an operator died by itself, with code {running.died}: {log_file.name}")
         await asyncio.to_thread(running.kill)
 
 

@@ -13,7 +13,7 @@ from tests.faults.proxy import Ask, Cut, FaultProxy, Pass, Plan, Say, Verdict, W
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, falls_silent
 from tests.faults.trade import Trade
-from tests.faults.witness import watched
+from tests.faults.witness import remembered, watched
 
 CONFLICT_SECONDS = 10.0
 WRITES_A_SECOND = 5.0
@@ -23,7 +23,12 @@ LATE_SECONDS = 0.3
 async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
     """T13: half of all writes are refused with 409 for a while; nobody is written to in a fury."""
     for _ in range(times):
-        async with stage.market(trade, 40) as market, stage.proxy() as proxy, stage.operator(market, proxy):
+        async with (
+            stage.market(trade, 40) as market,
+            remembered(market, tally),
+            stage.proxy() as proxy,
+            stage.operator(market, proxy),
+        ):
             churn = Churn(market, stage.random, 20)
             proxy.plan = Plan(before=half_of_them(stage.random))
             started_at = time.monotonic()
@@ -31,7 +36,9 @@ async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> Non
                 await churn.run(1, 0.1)
             proxy.plan = Plan()
             busiest = _busiest(proxy, started_at, time.monotonic())
-            tally.add([*await churn.settle(), *busiest, *await falls_silent(proxy, 2.0, 30.0)])
+            tally.add(
+                [*await churn.settle(30.0 * tally.haste), *busiest, *await falls_silent(proxy, 2.0, 30.0)]
+            )
 
 
 def half_of_them(random: Random) -> Ask:
@@ -61,7 +68,7 @@ async def lost_answers(stage: Stage, tally: Tally, writes: int, trade: Trade) ->
         for proxy in proxies:
             proxy.plan = unreliable(stage.random, stage.random.uniform(0.01, 0.3))
             await stack.enter_async_context(stage.operator(market, proxy))
-        churn = Churn(market, stage.random, 40)
+        churn = Churn(market, stage.random, 40, hasty=bool(tally.wanted))
         while tally.tried < writes and not tally.is_over:
             await churn.run(20)
             tally.tried = sum(len(proxy.writes) for proxy in proxies)

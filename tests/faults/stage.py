@@ -15,6 +15,7 @@ from typing import Any
 from tests.faults.process import Command, Running, operator
 from tests.faults.proxy import FaultProxy
 from tests.faults.trade import Market, Trade
+from tests.faults.word import hits
 from tests.support.cluster import make_namespace
 
 from berth.devcluster import DevCluster
@@ -32,19 +33,29 @@ class Stage:
     home: Path
     random: Random = field(default_factory=Random)
     planted: tuple[str, ...] = ()  # bugs and scaled clocks, by their names in plants.py
-    patience: float = field(default_factory=lambda: load_of_machine())
     controller: Command | None = None  # instead of our own operator
+    found: list[str] = field(default_factory=list)  # what no row looks for, and none may show
 
     def with_plants(self, *names: str) -> Stage:
         return replace(self, planted=(*self.planted, *names))
+
+    def take_found(self) -> list[str]:
+        """Words that leaked and operators that died by themselves since it was last asked for."""
+        found = list(self.found)
+        self.found.clear()
+        return found
 
     @asynccontextmanager
     async def market(self, trade: Trade, size: int) -> AsyncIterator[Market]:
         """A fresh namespace with a pool of this size."""
         namespace = await make_namespace(self.cluster, "fault")
+        word = f"canary-{self.random.getrandbits(64):016x}"
+        market = Market(trade, self.client, namespace, word, load_of_machine)
         await trade.open(self.client, namespace, size)
         try:
-            yield Market(trade, self.client, namespace, self.patience)
+            yield market
+            if self.controller is None:  # what others log of a claim is theirs to say
+                self.found.extend(await hits(self.home, market))
         finally:
             await trade.close(self.client, namespace)
 
@@ -69,7 +80,7 @@ class Stage:
     def _start(self, chosen: Settings, log: Path) -> AbstractAsyncContextManager[Running]:
         if self.controller is not None:
             return self.controller.running(chosen, log)
-        return operator(chosen, log, self.planted)
+        return operator(chosen, log, self.planted, self.found)
 
     @asynccontextmanager
     async def kept_operator(
@@ -101,7 +112,7 @@ class Stage:
 
 def load_of_machine() -> float:
     """Times are meant for a fast machine that has a core for us. Others are slower, and where somebody else
-    waits for the cores too, so do we."""
+    waits for the cores too, so do we: twice as long at least, five times at most."""
     return min(MOST_PATIENCE, max(LEAST_PATIENCE, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
@@ -117,6 +128,7 @@ async def until(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:
 
 async def falls_silent(proxy: FaultProxy, quiet_seconds: float, within_seconds: float) -> list[str]:
     """I5: after convergence there is a window without writes. Returns what was written too late."""
+    within_seconds *= load_of_machine()
     deadline = time.monotonic() + within_seconds
 
     async def is_quiet() -> bool:

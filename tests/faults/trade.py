@@ -7,7 +7,7 @@ on it are pure: the end of a row, the auditor's process and the planted bugs' te
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from berth.kube.resource import Resource
 
 Object = dict[str, Any]
 Snapshot = Mapping[str, list[Object]]  # by the resource's key
+NOTE = "example.com/note"  # the annotation that carries a market's word
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,19 @@ class Market:
     trade: Trade
     client: Client
     namespace: str
-    patience: float = 1.0  # of those who wait for it to settle; less where it is known that it never will
+    word: str = ""
+    load: Callable[[], float] = lambda: 1.0
     first_seen: dict[str, str] = field(default_factory=dict)  # UID → the first answer its claim showed
+
+    @property
+    def patience(self) -> float:
+        """Of those who begin to wait now."""
+        return self.load()
 
     async def ask(self, name: str, **metadata: Any) -> None:
         resource, body = self.trade.claim(name)
-        body["metadata"] |= {"name": name, "namespace": self.namespace, **metadata}
+        about = {"name": name, "namespace": self.namespace, "annotations": {NOTE: self.word}}
+        body["metadata"] |= {**about, **metadata}
         await self.client.create(resource, body, self.namespace)
 
     async def drop(self, name: str) -> None:
@@ -113,6 +121,10 @@ class Market:
             if not one.going and one.uid in before and one.answer != before[one.uid]
         ]
         return [*self.trade.broken(seen), *moved]
+
+
+def claim_kinds(trade: Trade) -> set[str]:
+    return {trade.claim(name)[0].key for name in ("a", "k")}
 
 
 def twice(shown: Iterable[Shown]) -> list[str]:

@@ -41,7 +41,7 @@ class Vip:
 
     def broken(self, seen: Snapshot) -> list[str]:
         shown = self.shown(seen)
-        owners = {one["metadata"]["name"]: meta.annotations(one)[kinds.OWNER] for one in seen[kinds.IP.key]}
+        owners = _owners(seen)
         lost = [
             f"I3: {one.name} shows {one.answer}, which is {owners.get(one.answer, 'gone')}'s"
             for one in shown
@@ -51,7 +51,7 @@ class Vip:
 
     def litter(self, seen: Snapshot) -> list[str]:
         answers = {one.name: one.answer for one in self.shown(seen)}
-        owners = {one["metadata"]["name"]: meta.annotations(one)[kinds.OWNER] for one in seen[kinds.IP.key]}
+        owners = _owners(seen)
         return [
             f"I2: {address} is held for {owner}, which shows {answers.get(owner.partition('/')[2])!r}"
             for address, owner in owners.items()
@@ -67,6 +67,12 @@ def _spec(size: int) -> Object:
     length = 32 - (size + 1).bit_length()
     excluded = [f"10.0.{number // 256}.{number % 256}" for number in range(size + 1, 1 << (32 - length))]
     return {"segment": f"10.0.0.0/{length}", "excludedIPs": ["10.0.0.0", *excluded]}
+
+
+def _owners(seen: Snapshot) -> dict[str, str]:
+    """Address → namespace/name of its Service; one without is nobody's."""
+    found = seen[kinds.IP.key]
+    return {one["metadata"]["name"]: meta.annotations(one).get(kinds.OWNER, "") for one in found}
 
 
 def _shown(service: Object) -> Shown:

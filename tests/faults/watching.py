@@ -11,6 +11,7 @@ from tests.faults.scales import SHORT_SILENCE
 from tests.faults.stage import Stage, falls_silent
 from tests.faults.streams import HALF_A_LINE, error_event
 from tests.faults.trade import Trade
+from tests.faults.witness import remembered
 
 FOUND_SECONDS = 10.0
 Fault = Callable[[FaultProxy], Awaitable[None]]
@@ -64,6 +65,7 @@ async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> 
     scaled = stage.with_plants(SHORT_SILENCE)
     async with (
         scaled.market(trade, 30) as market,
+        remembered(market, tally),
         scaled.proxy() as proxy,
         scaled.operator(market, proxy),
     ):
@@ -76,7 +78,7 @@ async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> 
             fault = FAULTS[number % len(FAULTS)]
             await fault(proxy)
             await churn.run(2)
-            tally.add(await churn.settle(FOUND_SECONDS), fault.__name__)
+            tally.add(await churn.settle(FOUND_SECONDS * tally.haste), fault.__name__)
             proxy.streams.heal()
         tally.violations += await falls_silent(proxy, 2.0, 30.0)
 

@@ -18,8 +18,8 @@ async def watched(stage: Stage, market: Market, tally: Tally) -> AsyncIterator[N
     async with remembered(market, tally), audited(stage.cluster.kubeconfig, market, stage.home) as report:
         yield
     tally.violations += report.violations
-    if not report.looks:
-        tally.violations.append("the auditor saw nothing")
+    tally.violations += ["the auditor died by itself"] * report.died
+    tally.violations += ["the auditor saw nothing"] * (not report.looks)
 
 
 @asynccontextmanager
