@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
 from tests.kube.certificates import Authority
 from tests.kube.scripted import CONFIGMAPS, answer, configmap, refusal, scripted
 
@@ -219,7 +219,7 @@ async def test_a_replaced_certificate_file_makes_new_connections_and_nothing_els
     ("trust", "mine", "sentence"),
     [
         (Trust(Pem(data=b"no pem")), None, "certificate-authority-data: it is not PEM"),
-        (Trust(Pem(data=b"")), ClientCertificate(Pem(data=b"x"), Pem(data=b"y")), "do not belong together"),
+        (Trust(Pem(data=b"")), ClientCertificate(Pem(data=b"x"), Pem(data=b"y")), "belong together"),
         (Trust(Pem(file=Path("/none/ca.crt"))), None, "Cannot read /none/ca.crt: No such file"),
         (Trust(), ClientCertificate(Pem(file=Path("/none/me.crt"))), "Cannot read /none/me.crt"),
     ],
@@ -232,14 +232,36 @@ async def test_certificates_that_cannot_be_used_are_one_sentence(
         await Credentials(Context("https://x", trust, identity)).renew()
 
 
-async def test_a_key_given_in_line_is_not_left_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+async def test_a_certificate_file_being_replaced_keeps_the_old_proof(tmp_path: Path) -> None:
+    time = Time()
+    certificate, key = Authority().issue("me").write(tmp_path, "me")
+    mine = ClientCertificate(Pem(file=certificate), Pem(file=key))
+    credentials = Credentials(Context("https://x", Trust(), Fixed(Proof(certificate=mine))), clock=time)
+    first = await credentials.renew()
+    key.unlink()
+    key.symlink_to("x" * 300)  # neither there nor missing: looking at it is an error
+    time.now += 11
+    assert (await credentials.renew()).tls is first.tls
+
+
+async def test_an_encrypted_key_is_one_sentence_and_no_question_at_the_terminal() -> None:
+    pair = Authority().issue("me")
+    private = serialization.load_pem_private_key(pair.key, None)
+    locked = private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"word"),
+    )
+    mine = ClientCertificate(Pem(data=pair.certificate), Pem(data=locked))
+    with pytest.raises(UserError, match="unencrypted"):
+        await Credentials(Context("https://x", Trust(), Fixed(Proof(certificate=mine)))).renew()
+
+
+async def test_a_key_given_in_line_never_touches_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/none")  # nor does a full or read-only one matter
     pair = Authority().issue("me")
     mine = ClientCertificate(Pem(data=pair.certificate), Pem(data=pair.key))
     await Credentials(Context("https://x", Trust(), Fixed(Proof(certificate=mine)))).renew()
-    assert os.listdir(tmp_path) == []
 
 
 # No API server

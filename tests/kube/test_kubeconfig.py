@@ -79,6 +79,12 @@ def test_data_wins_over_files(tmp_path: Path) -> None:
     assert read(tmp_path, config(cluster=cluster)).trust.ca.read() == b"PEM"
 
 
+def test_data_may_be_wrapped(tmp_path: Path) -> None:
+    data = base64.encodebytes(b"PEM" * 100).decode()
+    cluster = {**SERVER, "certificate-authority-data": data}
+    assert read(tmp_path, config(cluster=cluster)).trust.ca.read() == b"PEM" * 100
+
+
 def test_paths_count_from_the_file_they_stand_in(tmp_path: Path) -> None:
     user = {"client-certificate": "me.crt", "client-key": "/keys/me.key"}
     identity = read(tmp_path, config(user)).identity
@@ -146,6 +152,7 @@ EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
         (config({"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}), "without a command"),
         (config({"exec": {**EXEC, "interactiveMode": "Always"}}), "needs a terminal"),
         (config({"exec": {**EXEC, "env": ["A=b"]}}), "name and value"),
+        (config({"exec": {**EXEC, "args": 5}}), "exec args that are no list"),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, body: Any, sentence: str) -> None:

@@ -12,11 +12,8 @@ another key type cannot linger beside its successor as it would if one context w
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +23,7 @@ from cryptography import x509
 
 from berth import log
 from berth.errors import KubeError, UserError
+from berth.kube.tls import private_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class Certificates:
 def server_context(material: Material, where: str = "") -> ssl.SSLContext:
     """A context that serves this certificate; a key that does not fit is told, not served."""
     context = _bare_context()
-    with _private_file(material.certificate + b"\n" + material.key) as path:
+    with private_file(material.certificate + b"\n" + material.key) as path:
         try:
             context.load_cert_chain(path, password="")  # an encrypted key must not ask the terminal
         except (ssl.SSLError, OSError) as error:
@@ -150,18 +148,3 @@ def _bare_context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-@contextmanager
-def _private_file(content: bytes) -> Iterator[str]:
-    """ssl reads keys from files only. Ours never reaches a disk where memory files exist (Linux)."""
-    if hasattr(os, "memfd_create"):
-        with os.fdopen(os.memfd_create("berth-key"), "wb") as memory:
-            memory.write(content)
-            memory.flush()
-            yield f"/proc/self/fd/{memory.fileno()}"
-    else:
-        with tempfile.NamedTemporaryFile() as file:  # made with mode 0600
-            file.write(content)
-            file.flush()
-            yield file.name

@@ -90,7 +90,7 @@ class Credentials:
 
     def _context(self, certificate: ClientCertificate) -> ssl.SSLContext:
         """The same context as long as its material is the same: connections are pooled per context."""
-        material = (certificate, _stamps(_files(self._trust.ca, certificate)))
+        material = (certificate, [_stamp(file) for file in _files(self._trust.ca, certificate)])
         if self._tls is None or self._tls[0] != material:
             context = self._trust.context()
             if certificate:
@@ -134,8 +134,9 @@ def _files(ca: Pem, certificate: ClientCertificate) -> list[Path]:
     return [pem.file for pem in (ca, certificate.certificate, certificate.key) if pem.file is not None]
 
 
-def _stamps(files: list[Path]) -> tuple[object, ...]:
-    # Symbolic links are followed: projected volumes swap a link, not a file.
-    return tuple(
-        (file, file.stat().st_mtime_ns, file.stat().st_size) if file.exists() else file for file in files
-    )
+def _stamp(file: Path) -> tuple[Path, int, int]:
+    try:
+        found = file.stat()  # follows symbolic links: projected volumes swap a link, not a file
+    except OSError:
+        return file, 0, 0  # being replaced, perhaps; reading it will tell
+    return file, found.st_mtime_ns, found.st_size

@@ -160,13 +160,19 @@ def _plugin(user: Entry, cluster: Entry) -> Plugin:
         raise UserError(f"The user {user} has a credential program that needs a terminal; Berth has none.")
     return Plugin(
         command=str(body["command"]),
-        arguments=tuple(str(argument) for argument in body.get("args") or ()),
+        arguments=_arguments(user, body.get("args")),
         env=_environment(user, body.get("env")),
         api_version=str(body["apiVersion"]),
         install_hint=" ".join(str(body.get("installHint") or "").split()),
         cluster=_cluster_info(cluster) if body.get("provideClusterInfo") else None,
         directory=user.file.parent,
     )
+
+
+def _arguments(user: Entry, items: Any) -> tuple[str, ...]:
+    if not isinstance(items or [], list):
+        raise UserError(f"The user {user} has exec args that are no list.")
+    return tuple(str(item) for item in items or ())
 
 
 def _environment(user: Entry, pairs: Any) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Chunks of a watch stream → whole lines, of any length, each byte looked at once.
 
-aiohttp's own line reader has a limit and joins piece by piece; a Kubernetes object may be a megabyte and
-more.
+A Kubernetes object may be a megabyte and more and come in a thousand chunks, so a line is joined once, when
+its end is there.
 """
 
 from __future__ import annotations

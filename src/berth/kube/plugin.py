@@ -136,6 +136,6 @@ def _last_line(complaint: bytes) -> str:
 def decode(text: str, where: str) -> bytes:
     """The base64 of a kubeconfig's `…-data` field."""
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode("".join(text.split()), validate=True)  # it may be wrapped, as for kubectl
     except ValueError as error:
         raise UserError(f"{where} is not base64.") from error

@@ -1,7 +1,7 @@
 """Certificates for talking to the API server → an SSL context, and the one sentence when they are no good.
 
-Used by `auth.py`. Material comes as a file or as data from the kubeconfig; the private key is hidden from
-repr.
+Used by `auth.py`; `private_file` by the webhook's certificates too. Material comes as a file or as data from
+the kubeconfig; the private key is hidden from repr.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from berth.errors import UserError
 
@@ -75,29 +76,34 @@ class ClientCertificate:
         return bool(self.certificate)
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        try:
-            with _as_file(self.certificate) as certificate, _as_file(self.key or self.certificate) as key:
-                context.load_cert_chain(certificate, key)
-        except ssl.SSLError as error:
-            where = self.certificate.file or "the kubeconfig's client-certificate-data"
-            raise UserError(
-                f"The client certificate in {where} and its key do not belong together or are not PEM."
-            ) from error
+        content = self.certificate.read() + b"\n" + (self.key.read() if self.key else b"")
+        with private_file(content) as path:
+            try:
+                context.load_cert_chain(path, password="")  # an encrypted key must not ask the terminal
+            except OSError as error:  # an SSLError is one
+                where = self.certificate.file or "the kubeconfig's client-certificate-data"
+                raise UserError(
+                    f"The client certificate in {where} cannot be used: the key and the certificate must be "
+                    "unencrypted PEM and belong together."
+                ) from error
 
 
 @contextmanager
-def _as_file(pem: Pem) -> Iterator[str]:
-    """The ssl module takes private keys from files only; ours lives as long as the call, readable by us
-    alone.
-    """
-    if pem.file is not None:
-        pem.read()  # for the sentence if it cannot be read
-        yield str(pem.file)
-        return
-    handle, name = tempfile.mkstemp(prefix="berth-")  # made with mode 0600
+def private_file(content: bytes) -> Iterator[str]:
+    """ssl reads keys from files only. Ours never reaches a disk where memory files exist (Linux)."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem.data)
+        file, name = _nameless()
+        file.write(content)
+        file.flush()
+    except OSError as error:
+        raise UserError(f"A private key cannot be kept in a file: {error.strerror or error}.") from error
+    with file:
         yield name
-    finally:
-        os.unlink(name)
+
+
+def _nameless() -> tuple[IO[bytes], str]:
+    if not hasattr(os, "memfd_create"):
+        file = tempfile.NamedTemporaryFile()  # noqa: SIM115 - its user closes it; mode 0600
+        return file, file.name
+    memory = os.fdopen(os.memfd_create("berth-key"), "wb")
+    return memory, f"/proc/self/fd/{memory.fileno()}"
