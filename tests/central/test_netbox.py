@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.support.central import Options, World
 from tests.support.started import Neighbour, neighbour
 
+from berth.central.neighbours import for_good
 from berth.central.netbox import Mirror, NetboxClient
 from berth.central.netbox_diff import compare, repair
 from berth.central.settings import Netbox
@@ -101,6 +103,34 @@ async def test_a_netbox_that_refuses_keeps_nobody_waiting_and_gets_it_later(
         world.advance(seconds=2)
         assert await mirror.deliver(client) == 1
         assert len(await prefixes(client)) == 1
+
+
+async def test_answers_of_another_shape_are_a_failed_try_and_no_more(
+    start: Start, netbox: Neighbour, tmp_path: Path
+) -> None:
+    netbox.say("mode", "odd")
+    async with mirrored(start, netbox, tmp_path) as (world, mirror, client):
+        await world.post(address=A)
+        assert await mirror.deliver(client) == 0
+        netbox.say("mode", "")
+        await client.call("POST", "/api/ipam/prefixes/", {"prefix": A, "custom_fields": None})
+        world.advance(seconds=2)
+        assert await mirror.deliver(client) == 1
+        assert not (await compare(client, world.ledger.engine)).absent
+
+
+async def test_work_for_a_neighbour_that_fails_begins_again() -> None:
+    tries: list[int] = []
+
+    async def work() -> None:
+        tries.append(1)
+        if len(tries) == 3:
+            raise asyncio.CancelledError
+        raise AttributeError("nobody thought of this")
+
+    with pytest.raises(asyncio.CancelledError):
+        await for_good(work, pause_seconds=0)
+    assert len(tries) == 3
 
 
 async def test_what_differs_is_told_and_what_is_missing_is_pushed_again(

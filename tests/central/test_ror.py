@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
@@ -10,13 +11,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from tests.central.faults.telling import A, active, forged_events, frame, listening, populate, results
 from tests.support.central import World
 from tests.support.eventually import eventually
 from tests.support.started import Neighbour, neighbour
 
-from berth.central.ror import cluster_of, unwrapped
+from berth.central.metrics import ApiMetrics
+from berth.central.ror import Listener, cluster_of, pause_of, unwrapped
+from berth.central.settings import Ror
 from berth.central.sse import EventParser, ServerEvent
+from berth.store.engine import connect
+from berth.store.migrate import migrate
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 
@@ -77,14 +83,14 @@ async def test_v196_a_deny_flag_toggled_off_counts(world: World, ror: Neighbour,
 
 
 async def test_t27_replayed_forged_and_broken_events_change_nothing(
-    world: World, ror: Neighbour, tmp_path: Path
+    world: World, ror: Neighbour, tmp_path: Path, tried: Callable[[int], None]
 ) -> None:
     """T27: 1,000 events that must not count, among them one that counts once."""
-    await forged_events(world, ror, tmp_path)
+    tried(await forged_events(world, ror, tmp_path))
 
 
 async def test_t27_more_deleted_clusters_than_can_be_true_are_not_believed(
-    world: World, ror: Neighbour, tmp_path: Path
+    world: World, ror: Neighbour, tmp_path: Path, tried: Callable[[int], None]
 ) -> None:
     """T27: a flood stops at the cap; what follows waits, and nothing more is marked."""
     for number in range(5):
@@ -94,6 +100,41 @@ async def test_t27_more_deleted_clusters_than_can_be_true_are_not_believed(
         await eventually(lambda: _counted(world, "held back"))
     marked = [not (await world.entries(f"83.118.168.{20 + n}"))[f"s{n}"].active for n in range(5)]
     assert marked == [True, True, True, False, False]
+    tried(len(marked))
+
+
+async def test_a_stream_that_breaks_comes_back_as_soon_as_before(tmp_path: Path) -> None:
+    """However often it broke: the pause only grows while there is no connection at all."""
+
+    async def broken(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 999\r\n\r\nretry: "
+        )
+        writer.write(b"9" * 400 + b"\nretry: 0\n\n")
+        writer.close()
+
+    engine = await connect(f"sqlite:///{tmp_path}/berth.db")
+    await migrate(engine)
+    server = await asyncio.start_server(broken, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with capture_logs() as told:
+        listener = Listener(Ror(f"http://127.0.0.1:{port}"), engine, ApiMetrics())
+        task = asyncio.create_task(listener.listen_forever())
+        await eventually(lambda: _true(len(told) >= 4 or task.done()))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    server.close()
+    await engine.close()
+    assert {(one["event"], one["pause_seconds"]) for one in told} == {("event stream lost", 0.5)}
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+@pytest.mark.parametrize(("retry_ms", "seconds"), [(None, 0.5), (0, 0.5), (3000, 3.0), (999_999_999, 60.0)])
+def test_a_pause_is_as_the_server_asks_within_reason(retry_ms: int | None, seconds: float) -> None:
+    assert pause_of(retry_ms) == seconds
 
 
 @pytest.mark.parametrize(

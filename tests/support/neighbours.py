@@ -56,6 +56,8 @@ async def hec(request: web.Request) -> web.Response:
         return web.Response(status=503)
     if mode == "picky" and "poison" in body:
         return web.json_response({"text": "Invalid data format", "code": 6}, status=400)
+    if mode == "small" and len(body) > 500:
+        return web.Response(status=413)
     if mode == "hang":
         await asyncio.sleep(60)
     if mode == "die":
@@ -68,8 +70,11 @@ async def hec(request: web.Request) -> web.Response:
 async def netbox(request: web.Request) -> web.Response:
     """Prefixes in memory, with the answers of NetBox that the mirror looks at."""
     folder, prefixes = request.app["folder"], request.app["prefixes"]
-    if text_of(folder / "mode") == "refuse":
+    mode = text_of(folder / "mode")
+    if mode == "refuse":
         return web.Response(status=500)
+    if mode == "odd":
+        return web.json_response(["not what NetBox says"])
     note(folder, {"method": request.method, "path": request.path, "query": dict(request.query)})
     tail = request.path.removeprefix("/api/ipam/prefixes/").strip("/")
     if request.method == "POST":

@@ -54,21 +54,22 @@ class Forwarder:
             batch = await self._spool.oldest(BATCH)
             if not batch:
                 return 1
-            await self._deliver(session, [self._event(body) for _, body in batch])
+            taken = await self._deliver(session, [self._event(body) for _, body in batch])
             await self._spool.remove(batch[-1][0])
-        except (aiohttp.ClientError, OSError, TimeoutError) as cause:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as cause:
             log.get("berth.splunk").warning("Splunk is away", cause=type(cause).__name__)
             return None
-        self._metrics.hec_sent.inc(len(batch))
+        self._metrics.hec_sent.inc(taken)
+        self._metrics.hec_dropped.inc(len(batch) - taken)
         return len(batch)
 
-    async def _deliver(self, session: aiohttp.ClientSession, events: list[bytes]) -> None:
-        """A batch that Splunk calls wrong is sent one by one: what it never takes must not stop the rest."""
+    async def _deliver(self, session: aiohttp.ClientSession, events: list[bytes]) -> int:
+        """A batch that Splunk calls wrong, or too large, is sent one by one: what it never takes must not
+        stop the rest. Returns how many it took.
+        """
         if await self._post(session, b"\n".join(events)):
-            return
-        for event in events:
-            if not await self._post(session, event):
-                self._metrics.hec_dropped.inc()
+            return len(events)
+        return sum([await self._post(session, event) for event in events])
 
     async def _post(self, session: aiohttp.ClientSession, body: bytes) -> bool:
         """True when taken, False when it is wrong in Splunk's eyes and always will be."""
@@ -76,7 +77,7 @@ class Forwarder:
         headers = {"Authorization": f"Splunk {token(self._settings.token_file)}"}
         async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
             await response.read()
-            if response.status not in (200, 400):
+            if response.status not in (200, 400, 413):
                 raise aiohttp.ClientError(f"status {response.status}")
             return response.status == 200
 

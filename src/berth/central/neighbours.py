@@ -4,11 +4,13 @@ NetBox. None of them is waited for by a request, and none of them can stop the l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from berth import log
 from berth.central.hec import Forwarder
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
@@ -18,6 +20,9 @@ from berth.central.settings import ApiSettings
 from berth.central.spool import Spool
 from berth.errors import UserError
 from berth.store.ledger import Ledger
+
+PAUSE_SECONDS = 5.0
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Neighbours:
@@ -45,15 +50,26 @@ class Neighbours:
 
     def work(self, ledger: Ledger, who: str) -> list[Coroutine[Any, Any, None]]:
         """What has to run beside the server."""
-        settings, found = self._settings, []
+        settings = self._settings
+        found: list[Work] = []
         if settings.ror.url:
-            found.append(Listener(settings.ror, ledger.engine, self._metrics, self.journal).listen_forever())
+            found.append(Listener(settings.ror, ledger.engine, self._metrics, self.journal).listen_forever)
         if self._spool is not None:
             forwarder = Forwarder(settings.splunk, self._spool, self._metrics)
-            found += [forwarder.store_forever(), forwarder.forward_forever()]
+            found += [forwarder.store_forever, forwarder.forward_forever]
         if settings.netbox.url:
-            found.append(Mirror(settings.netbox, ledger.engine, self._metrics, who).mirror_forever())
-        return found
+            found.append(Mirror(settings.netbox, ledger.engine, self._metrics, who).mirror_forever)
+        return [for_good(one) for one in found]
+
+
+async def for_good(work: Work, pause_seconds: float = PAUSE_SECONDS) -> None:
+    """Whatever a neighbour says that we did not think of, its work begins again and the server goes on."""
+    while True:
+        try:
+            await work()
+        except Exception as cause:
+            log.get("berth.neighbours").error("work begins again", error=type(cause).__name__)
+        await asyncio.sleep(pause_seconds)
 
 
 def _token_files(settings: ApiSettings) -> list[tuple[str, Path | None]]:

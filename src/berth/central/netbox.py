@@ -104,7 +104,7 @@ class Mirror:
         for parcel in await outbox.due(self._engine, self._who):
             try:
                 await (push(client, parcel) if parcel.kind == "push" else drop(client, parcel))
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as cause:
+            except Exception as cause:  # whatever the answer's shape: the others are not kept waiting
                 self._metrics.netbox_failures.inc()
                 log.get("berth.netbox").warning(
                     "NetBox refused", kind=parcel.kind, cause=type(cause).__name__
@@ -119,7 +119,9 @@ class Mirror:
 async def ours(client: NetboxClient, parcel: Parcel) -> Json | None:
     """The prefix of this address that carries our uuid."""
     found = await client.pages(PREFIXES, prefix=masked(parcel.address))
-    return next((one for one in found if one.get("custom_fields", {}).get("k8s_uuid") == parcel.uid), None)
+    return next(
+        (one for one in found if (one.get("custom_fields") or {}).get("k8s_uuid") == parcel.uid), None
+    )
 
 
 async def push(client: NetboxClient, parcel: Parcel) -> None:
@@ -142,7 +144,7 @@ async def push(client: NetboxClient, parcel: Parcel) -> None:
     for key in ("vrf", "tenant", "role"):
         if container.get(key):
             body[key] = container[key]["id"]
-    body["custom_fields"]["infra"] = container.get("custom_fields", {}).get("infra", "na")
+    body["custom_fields"]["infra"] = (container.get("custom_fields") or {}).get("infra") or "na"
     await client.call("POST", PREFIXES, body)
 
 

@@ -52,9 +52,8 @@ async def _mirrored(client: NetboxClient, zones: Iterable[str]) -> dict[str, set
 
 def _host(prefix: dict[str, Any]) -> tuple[str, str]:
     try:
-        return canonical(str(prefix.get("prefix")))[1], str(
-            prefix.get("custom_fields", {}).get("k8s_uuid") or ""
-        )
+        fields = prefix.get("custom_fields") or {}
+        return canonical(str(prefix.get("prefix")))[1], str(fields.get("k8s_uuid") or "")
     except ValueError:
         return "", ""  # a container
 

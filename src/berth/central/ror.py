@@ -30,7 +30,7 @@ from berth.store.clusters import Order, release_cluster
 from berth.store.engine import Engine
 
 MARK = "ror-last-event-id"
-LONGEST_PAUSE = 60.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 KEYS = ("cluster_id", "clusterId", "uid", "id")
 CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
@@ -48,29 +48,27 @@ class Listener:
         self._released: deque[float] = deque()  # when clusters were released, within the last hour
         self._engine = engine
         self._metrics = metrics
+        self._pause = SHORTEST_PAUSE  # before the next connection
         self._log = log.get("berth.ror")
 
     async def listen_forever(self) -> None:
-        pause = 0.5
         while True:
             try:
-                pause = await self._listen()
+                await self._listen()
             except (aiohttp.ClientError, OSError, TimeoutError, StoreDown, ValueError) as cause:
-                self._log.warning(
-                    "event stream lost", cause=type(cause).__name__, pause_seconds=round(pause, 1)
-                )
+                self._pause = LONGEST_PAUSE if isinstance(cause, Flooded) else self._pause
+                self._log.warning("event stream lost", cause=type(cause).__name__, pause_seconds=self._pause)
             self._metrics.ror_connected.set(0)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(LONGEST_PAUSE, pause * 2)
+            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+            self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
-    async def _listen(self) -> float:
-        """Follow one connection to its end; returns how long to wait before the next."""
+    async def _listen(self) -> None:
+        """Follow one connection to its end."""
         parser = EventParser()
         parser.last_id = await self._remembered()
         async for event in self._events(parser):
             await self._handle(event)
             await self._remember(event.id)
-        return parser.retry_ms / 1000 if parser.retry_ms is not None else 0.5
 
     async def _events(self, parser: EventParser) -> AsyncIterator[ServerEvent]:
         url = self._settings.url.rstrip("/") + self._settings.path
@@ -82,9 +80,11 @@ class Listener:
             if response.status != 200:
                 raise aiohttp.ClientError(f"status {response.status}")
             self._metrics.ror_connected.set(1)
+            self._pause = SHORTEST_PAUSE
             async for chunk in response.content.iter_any():
                 for event in parser.feed(chunk):
                     yield event
+                self._pause = pause_of(parser.retry_ms)
 
     def _headers(self, last_id: str) -> dict[str, str]:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
@@ -132,6 +132,12 @@ class Listener:
         if event_id:
             async with self._engine.transaction() as tx:
                 await marks.set_mark(tx, MARK, event_id[:1000])
+
+
+def pause_of(retry_ms: int | None) -> float:
+    """What the server asks for, within reason."""
+    asked = (retry_ms or 0) / 1000
+    return min(max(asked, SHORTEST_PAUSE), LONGEST_PAUSE)
 
 
 def unwrapped(event: ServerEvent) -> tuple[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,22 +45,21 @@ class Spool:
 
     async def store(self) -> None:
         """Put what has gathered into the file."""
-        if not self._gathered:
-            return
-        bodies, self._gathered = self._gathered, []
-        try:
-            lost = await self._work(self._store, bodies)
-        except OSError:
-            lost = len(bodies)
+        async with self._turn:
+            bodies, self._gathered = self._gathered, []
+            if bodies:
+                await in_thread(self._store, bodies)
+
+    def _store(self, bodies: list[bytes]) -> None:
+        lost = len(bodies)
+        with suppress(sqlite3.Error):
+            rows = [(one,) for one in bodies[: max(0, self._limit - self._length())]]
+            with self._file:  # commits, or rolls back on an error
+                self._file.execute("BEGIN")
+                self._file.executemany("INSERT INTO events (body) VALUES (?)", rows)
+            lost -= len(rows)
         if lost:
             self._dropped(lost)
-
-    def _store(self, bodies: list[bytes]) -> int:
-        room = max(0, self._limit - self._length())
-        with self._file:  # commits, or rolls back on an error
-            self._file.execute("BEGIN")
-            self._file.executemany("INSERT INTO events (body) VALUES (?)", [(one,) for one in bodies[:room]])
-        return len(bodies) - len(bodies[:room])
 
     async def oldest(self, count: int) -> list[tuple[int, bytes]]:
         return await self._work(self._oldest, count)
@@ -70,7 +70,7 @@ class Spool:
         """
         async with self._turn:
             try:
-                return await asyncio.to_thread(function, *args)
+                return await in_thread(function, *args)
             except sqlite3.Error as cause:
                 raise OSError(str(cause)) from cause
 
@@ -89,4 +89,17 @@ class Spool:
 
     async def close(self) -> None:
         await self.store()
-        self._file.close()
+        async with self._turn:
+            self._file.close()
+
+
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
+    """Seen through also when its caller is cancelled: the file is never closed under a thread, and what a
+    batch could not keep is counted.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function, *args))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

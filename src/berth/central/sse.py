@@ -1,5 +1,5 @@
 """Server-Sent Events out of bytes: pure, fed in any portions. CRLF, LF or CR; comments; several data
-lines; `id` and `retry`; lines and events beyond a bound are dropped rather than collected.
+lines; `id` and `retry`; lines and data beyond a bound are dropped rather than collected.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EventParser:
             self._event = value
         elif name == "id" and "\0" not in value:
             self.last_id = value
-        elif name == "retry" and value.isascii() and value.isdigit():
+        elif name == "retry" and value.isascii() and value.isdigit() and len(value) < 10:
             self.retry_ms = int(value)
 
     def _dispatch(self) -> ServerEvent | None:

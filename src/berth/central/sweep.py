@@ -23,6 +23,8 @@ async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics, j
             _tell(await sweep_once(sweeper, metrics), journal)
         except StoreDown as cause:
             log.get("berth.sweep").warning("sweep put off", cause=str(cause))
+        except Exception as cause:  # the server goes on, and the next pass tries again
+            log.get("berth.sweep").error("sweep failed", error=type(cause).__name__)
 
 
 async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
