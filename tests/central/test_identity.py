@@ -121,3 +121,10 @@ async def test_a_client_certificate_is_an_identity_over_tls(tmp_path: Path) -> N
 def test_a_bad_identities_file_is_refused(tmp_path: Path, line: str) -> None:
     with pytest.raises(UserError):
         load_identities(identities(tmp_path, line))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "identities: x", "identities: [x]", "identities: [{1: a, b: c}]"])
+def test_an_identities_file_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"odd\.yaml cannot be used"):
+        load_identities(tmp_path / "odd.yaml")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -16,6 +19,7 @@ from tests.support.started import api_process
 
 ONE = "zones: [{name: one, ipv4: [192.0.2.0/24]}]\n"
 TWO = ONE[:-2] + ", {name: two, ipv4: [198.51.100.0/24]}]\n"
+SHRUNK = "zones: [{name: one, ipv4: [192.0.2.128/25]}]\n"
 
 
 async def status(url: str, zone: str, service: str = "s") -> int:
@@ -43,27 +47,55 @@ def test_it_stops_cleanly_and_soon_on_sigterm(tmp_path: Path) -> None:
         assert "Traceback" not in api.errors.read_text()
 
 
-async def test_hangup_reads_the_zones_again_without_dropping_a_request(tmp_path: Path) -> None:
+@asynccontextmanager
+async def busy(url: str, zone: str) -> AsyncIterator[list[int]]:
+    """Sixteen clients that ask without a pause; the statuses they get."""
+    got: list[int] = []
+    stop = asyncio.Event()
+
+    async def ask(name: str) -> None:
+        while not stop.is_set():
+            got.append(await status(url, zone, name))
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(16):
+            tasks.create_task(ask(f"s{number}"))
+        try:
+            yield got
+        finally:
+            stop.set()
+
+
+async def test_hangup_reads_the_files_again_without_dropping_a_request(tmp_path: Path) -> None:
+    """Zones that come, go and shrink under their holders, and files with faults of every kind."""
     zones = tmp_path / "zones.yaml"
     zones.write_text(ONE)
     with api_process(tmp_path, "--zones", str(zones)) as api:
         assert await status(api.url, "two") == 400
-        zones.write_text(TWO)
-        api.process.send_signal(signal.SIGHUP)
 
-        async def served() -> bool:
-            assert await status(api.url, "one") == 200
-            return await status(api.url, "two") == 200
+        async def hangup(text: str) -> str:
+            """The line that the reload of this file makes."""
+            before = len(lines("reload", api.errors))
+            zones.write_text(text)
+            api.process.send_signal(signal.SIGHUP)
+            return (await eventually(lambda: more(before)))[-1]
 
-        await eventually(served)
-        zones.write_text("zones: [{name: bad name!}]")
-        api.process.send_signal(signal.SIGHUP)
+        async def more(before: int) -> list[str]:
+            return lines("reload", api.errors)[before:]
 
-        async def refused() -> bool:
-            return "reload refused" in api.errors.read_text()
+        async with busy(api.url, "one") as got:
+            for _ in range(3):
+                assert "reloaded" in await hangup(TWO)
+                assert await status(api.url, "two") == 200
+                for fault in ("zones: [{name: bad name!}]", "zones: [{name: a, 1: x, b: y}]", "- " * 3000):
+                    assert "reload refused" in await hangup(fault)
+                assert await status(api.url, "two") == 200
+                assert "reloaded" in await hangup(SHRUNK)
+        assert set(got) == {200}
 
-        await eventually(refused)
-        assert await status(api.url, "two") == 200
+
+def lines(word: str, file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines() if word in line]
 
 
 def test_a_second_server_on_the_same_sqlite_file_is_refused(tmp_path: Path) -> None:

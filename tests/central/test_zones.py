@@ -40,6 +40,7 @@ def test_network_and_broadcast_can_be_skipped_and_ranges_have_none() -> None:
         ("zones: [{name: a, ipv4: [foo]}]", "foo"),
         ("zones: [{name: a, ipv4: ['2a05::/64']}]", "not of family ipv4"),
         ("zones: [{name: a, ipv4: [192.0.2.0/24], color: red}]", "unknown key 'color'"),
+        ("zones: [{name: a, ipv4: [192.0.2.0/24], 1: x, color: red}]", "unknown key '1'"),
         ("zones: [{name: a, ipv4: [192.0.2.0/24]}, {name: b, ipv4: [192.0.2.128/25]}]", "overlap"),
         ("zones: [{name: a, ipv4: [192.0.2.0/24], skip_network_and_broadcast: 3}]", "true or false"),
     ],

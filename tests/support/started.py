@@ -95,7 +95,7 @@ class ApiProcess:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(15)
+        return self.process.wait(60)
 
     def kill(self) -> None:
         self.process.kill()

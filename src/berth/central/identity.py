@@ -119,8 +119,10 @@ def load_identities(path: Path | None) -> Identities | None:
         ) from cause
 
 
-def _caller(item: dict[str, Any]) -> Caller:
-    unknown = sorted(item.keys() - KEYS)
+def _caller(item: Any) -> Caller:
+    if not isinstance(item, dict):
+        raise ValueError(f"{item!r} is no identity with name, cluster_ids and a proof")
+    unknown = sorted(map(str, item.keys() - KEYS))
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}")
     token, certificate = str(item.get("token_sha256", "")).lower(), str(item.get("certificate", ""))

@@ -27,7 +27,7 @@ from berth.central.neighbours import Neighbours
 from berth.central.settings import ApiSettings, Tls
 from berth.central.sweep import sweep_forever
 from berth.central.zones import load_zones
-from berth.errors import StoreDown, UserError
+from berth.errors import BerthError, StoreDown, UserError
 from berth.store.book import Rules
 from berth.store.engine import Clock, Engine, connect, sqlite_path, without_password
 from berth.store.guard import ClockGuard
@@ -52,14 +52,16 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         metrics = ApiMetrics()
         neighbours = await stack.enter_async_context(Neighbours.open(settings, metrics))
         api = Api(ledger, config, settings.limits, metrics, neighbours.journal)
+        hangup = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             sweeper = _sweeper(settings, ledger)
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
+                tasks.create_task(reload_forever(settings, api, hangup)),
                 *(tasks.create_task(work) for work in neighbours.work(ledger, sweeper.who)),
             ]
             async with listening(api, bound, settings):
-                on_hangup(tasks, lambda: reload(settings, api))
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
                 announce(address_of(bound, settings.tls))
                 try:
                     await asyncio.get_running_loop().create_future()
@@ -74,22 +76,24 @@ def read_config(settings: ApiSettings) -> Config:
     return Config(zones, load_tokens(settings.cluster_token_file), load_identities(settings.identities))
 
 
+async def reload_forever(settings: ApiSettings, api: Api, hangup: asyncio.Event) -> None:
+    """One after the other, so that the newest files win."""
+    while True:
+        await hangup.wait()
+        hangup.clear()
+        await reload(settings, api)
+
+
 async def reload(settings: ApiSettings, api: Api) -> None:
     try:
         config = read_config(settings)
         await api.ledger.configure(config.zones.pools)
-    except (UserError, StoreDown) as cause:
-        log.get("berth.api").error("reload refused, the old configuration stays", cause=str(cause))
+    except Exception as cause:  # no file, however odd, may end a server that runs
+        told = str(cause) if isinstance(cause, BerthError) else f"{type(cause).__name__}: {cause}"
+        log.get("berth.api").error("reload refused, the old configuration stays", cause=told)
         return
     api.config = config
     log.get("berth.api").info("reloaded", zones=", ".join(config.zones.names))
-
-
-def on_hangup(tasks: asyncio.TaskGroup, reload_now: Callable[[], object]) -> None:
-    def hangup() -> None:
-        tasks.create_task(reload_now())  # type: ignore[arg-type]
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup)
 
 
 @asynccontextmanager

@@ -90,7 +90,7 @@ def _name(item: Any, before: list[str]) -> str:
         raise UserError(f"a zone's name must be letters, digits, dots and dashes, not {name!r}.")
     if name in before:
         raise UserError(f"zone {name} is listed twice.")
-    unknown = sorted(item.keys() - KEYS)
+    unknown = sorted(map(str, item.keys() - KEYS))
     if unknown:
         raise UserError(f"zone {name} has an unknown key {unknown[0]!r}.")
     return name
