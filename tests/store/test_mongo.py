@@ -75,12 +75,12 @@ def dump() -> bytes:
     )
 
 
-def exported() -> str:
+def exported(address: str = "83.118.168.10/32", oid: bytes = bytes(range(12)), zone: Any = "inet") -> str:
     line: dict[str, Any] = {
-        "_id": {"$oid": bytes(range(12)).hex()},
+        "_id": {"$oid": oid.hex()},
         "secret": sealed("SuperSecret"),
-        "zone": "inet",
-        "address": "83.118.168.10/32",
+        "zone": zone,
+        "address": address,
         "ip_family": "ipv4",
         "services": [
             {
@@ -102,9 +102,9 @@ async def test_a_dump_is_taken_over_and_can_be_run_again(engine: Engine, tmp_pat
     file = tmp_path / f"addresses.{form}"
     file.write_bytes(dump() if form == "bson" else exported().encode())
     key = mongo.UpstreamKey(KEY, START)
-    done = await import_records(engine, mongo.read(file, key, PEPPER, 1))
+    done = await import_records(engine, mongo.Dump(file, key, PEPPER, 1).records())
     assert (done.added, done.conflicts) == (1, [])
-    again = await import_records(engine, mongo.read(file, key, PEPPER, 1))
+    again = await import_records(engine, mongo.Dump(file, key, PEPPER, 1).records())
     assert (again.added, again.present) == (0, 1)
     found = await record(engine, "83.118.168.10", "inet")
     assert found is not None
@@ -113,6 +113,28 @@ async def test_a_dump_is_taken_over_and_can_be_run_again(engine: Engine, tmp_pat
     ends = {row.entry.identity.service_name: row.entry.expires_at for row in found.holders}
     assert ends == {"x": None, "y": EXPIRES}
     assert all(row.entry.deny and row.entry.retention_days == 3 for row in found.holders)
+
+
+async def test_upstreams_doubles_and_nets_are_told_and_stop_nothing(engine: Engine, tmp_path: Path) -> None:
+    """It has no unique index and lets a net be registered: one address twice, a /24, a zone with a slash."""
+    lines = [
+        exported(),
+        exported(oid=b"another id.."),
+        exported("83.118.168.0/24"),
+        exported("83.118.168.11", zone="in/et"),
+        exported("83.118.168.12", zone=7),
+        exported("83.118.168.13"),
+    ]
+    file = tmp_path / "addresses.json"
+    file.write_text("".join(lines))
+    dump = mongo.Dump(file, mongo.UpstreamKey(KEY, START), PEPPER, 1)
+    done = await import_records(engine, dump.records())
+    assert (done.added, done.conflicts) == (2, ["83.118.168.10"])
+    assert [one.split(" (")[0] for one in dump.left_out] == ["record 3", "record 4", "record 5"]
+    assert "83.118.168.0/24" in dump.left_out[0]
+    kept = await record(engine, "83.118.168.10", "inet")
+    assert kept is not None
+    assert kept.address.uid == bytes(range(12)).hex()
 
 
 def test_the_key_file_is_checked(tmp_path: Path) -> None:
@@ -131,7 +153,7 @@ def test_a_wrong_key_is_told_without_showing_anything(tmp_path: Path) -> None:
     file = tmp_path / "addresses.bson"
     file.write_bytes(dump())
     with pytest.raises(UserError, match="right key") as told:
-        list(mongo.read(file, mongo.UpstreamKey(b"z" * 32, START), PEPPER, 1))
+        list(mongo.Dump(file, mongo.UpstreamKey(b"z" * 32, START), PEPPER, 1).records())
     assert "SuperSecret" not in str(told.value)
 
 
@@ -140,7 +162,7 @@ def test_a_cut_dump_is_refused(tmp_path: Path, length: int) -> None:
     file = tmp_path / "addresses.bson"
     file.write_bytes(dump()[:-length])
     with pytest.raises(UserError, match="no BSON dump"):
-        list(mongo.read(file, mongo.UpstreamKey(KEY, START), PEPPER, 1))
+        list(mongo.Dump(file, mongo.UpstreamKey(KEY, START), PEPPER, 1).records())
 
 
 @given(st.binary(max_size=300))

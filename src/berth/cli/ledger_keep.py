@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -87,7 +88,7 @@ def import_mongo(
         Path | None, typer.Option(help="Upstream's encryption file: JSON with enc_key and enc_iv.")
     ] = None,
 ) -> None:
-    """Take over upstream's records; can be run again without harm."""
+    """Take over upstream's records; can be run again without harm. Exit code 1 if some were left out."""
     required(key_file=str(key_file or ""))
     assert key_file is not None
 
@@ -95,9 +96,9 @@ def import_mongo(
         key = mongo.load_key(key_file)
         pepper = load_pepper(place.pepper_file, create=True)
         async with place.engine(create=True) as engine:
-            records = mongo.read(Path(source), key, pepper, await now_of(engine))
-            done = await importing.import_records(engine, records)
-        _tell(done)
+            dump = mongo.Dump(Path(source), key, pepper, await now_of(engine))
+            done = await importing.import_records(engine, dump.records())
+        _tell(done, dump.left_out)
 
     work(context, fill)
 
@@ -106,8 +107,13 @@ def _records(source: Path) -> list[looking.Record]:
     return [one for one in snapshot.read(source) if isinstance(one, looking.Record)]
 
 
-def _tell(done: importing.Imported) -> None:
+def _tell(done: importing.Imported, left_out: Sequence[str] = ()) -> None:
     typer.echo(f"Imported {done.added} addresses, {done.present} were there already")
+    faults = []
     if done.conflicts:
         shown = ", ".join(done.conflicts[:10])
-        raise UserError(f"{len(done.conflicts)} addresses are another's and were left alone: {shown}")
+        faults.append(f"{len(done.conflicts)} addresses are another's and were left alone: {shown}")
+    if left_out:
+        faults.append(f"{len(left_out)} records are no addresses of ours: {', '.join(left_out[:10])}")
+    if faults:
+        raise UserError("; ".join(faults))

@@ -49,10 +49,7 @@ async def _import(tx: Transaction, records: Sequence[Record], done: Imported, qu
     await tx.many(ENSURE_POOL, [(key, zone_of(key), family_of(key)) for key in pools])
     now = (await tx.lock(None)).now
     stored = {row.address: row for row in await rows.addresses(tx, [one.address.address for one in records])}
-    fresh = [one for one in records if one.address.address not in stored]
-    done.added += len(fresh)
-    for one in records:
-        _compare(one.address, stored.get(one.address.address), done)
+    fresh = _told_apart(records, stored, done)
     await tx.many(statement.INSERT_ADDRESS, [one.address.columns() for one in fresh])
     await tx.many(statement.UPSERT_HOLDER, [row.columns() for one in fresh for row in one.holders])
     if not quiet:
@@ -62,13 +59,19 @@ async def _import(tx: Transaction, records: Sequence[Record], done: Imported, qu
         await rows.advance(tx, pools)
 
 
-def _compare(new: AddressRow, stored: AddressRow | None, done: Imported) -> None:
-    if stored is None:
-        return
-    if (stored.pool, stored.uid) == (new.pool, new.uid):
-        done.present += 1
-    else:
-        done.conflicts.append(new.address)
+def _told_apart(records: Iterable[Record], stored: dict[str, AddressRow], done: Imported) -> list[Record]:
+    """Those whose address nobody has yet; of several records of one address, the first."""
+    fresh = []
+    for one in records:
+        there = stored.setdefault(one.address.address, one.address)
+        if there is one.address:
+            fresh.append(one)
+        elif (there.pool, there.uid) == (one.address.pool, one.address.uid):
+            done.present += 1
+        else:
+            done.conflicts.append(one.address.address)
+    done.added += len(fresh)
+    return fresh
 
 
 async def restore(engine: Engine, found: Iterable[Record | Event]) -> Imported:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from berth.errors import UserError
-from berth.leasing.holders import Entry, Identity
+from berth.leasing.holders import Entry
 from berth.store import bson
-from berth.store.hosts import canonical
+from berth.store.hosts import canonical, placed
 from berth.store.looking import Record
 from berth.store.rows import AddressRow, HolderRow
-from berth.store.secrets import Pepper, Secret
+from berth.store.secrets import Pepper, Seal, Secret
+from berth.store.snapshot import identity_of, text
 from berth.store.wishes import pool_key
 
 
@@ -54,20 +55,43 @@ def load_key(path: Path) -> UpstreamKey:
     return UpstreamKey(key, start)
 
 
-def read(path: Path, key: UpstreamKey, pepper: Pepper, now: int) -> Iterator[Record]:
-    """The records of a dump; UserError names the first one that cannot be read, and never a secret."""
-    number = 0
-    try:
-        for document in _documents(path.read_bytes()):
-            number += 1
-            if document["services"]:  # without entries upstream was about to free it
-                yield _record(document, key, pepper, now)
-    except OSError as cause:
-        raise UserError(f"{path} cannot be read: {cause.strerror}.") from cause
-    except bson.BadBson as cause:
-        raise UserError(f"{path} is no BSON dump: {cause}.") from cause
-    except (ValueError, KeyError, TypeError) as cause:
-        raise UserError(f"{path}, record {number}: {type(cause).__name__}; is it the right key?") from cause
+@dataclass(slots=True)
+class Dump:
+    """The records of a dump. What cannot be ours (upstream lets a net be registered) goes to `left_out`,
+    by its number; a secret that does not open ends it all, since then the key is wrong.
+    """
+
+    path: Path
+    key: UpstreamKey
+    pepper: Pepper
+    now: int
+    left_out: list[str] = field(default_factory=list)
+
+    def records(self) -> Iterator[Record]:
+        for number, document in enumerate(self._documents(), 1):
+            try:
+                if document["services"]:  # without entries upstream was about to free it
+                    yield _record(document, self._seal(document["secret"], number), self.now)
+            except (ValueError, KeyError, TypeError, AttributeError) as cause:
+                self.left_out.append(f"record {number} ({type(cause).__name__}: {cause})"[:200])
+
+    def _documents(self) -> Iterator[Mapping[str, Any]]:
+        try:
+            yield from _documents(self.path.read_bytes())
+        except OSError as cause:
+            raise UserError(f"{self.path} cannot be read: {cause.strerror}.") from cause
+        except bson.BadBson as cause:
+            raise UserError(f"{self.path} is no BSON dump: {cause}.") from cause
+        except ValueError as cause:
+            raise UserError(f"{self.path} is neither BSON nor JSON lines.") from cause
+
+    def _seal(self, sealed: str, number: int) -> Seal:
+        try:
+            return self.pepper.seal(self.key.opened(sealed))
+        except ValueError as cause:
+            raise UserError(
+                f"{self.path}, record {number}: its secret does not open; is it the right key?"
+            ) from cause
 
 
 def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
@@ -100,16 +124,15 @@ def _date(value: Any) -> datetime:
     return datetime.fromisoformat(str(value).replace("Z", "+00:00"))
 
 
-def _record(document: Mapping[str, Any], key: UpstreamKey, pepper: Pepper, now: int) -> Record:
+def _record(document: Mapping[str, Any], seal: Seal, now: int) -> Record:
     family, address = canonical(document["address"])
-    pool = pool_key(document["zone"], family)
-    seal = pepper.seal(key.opened(document["secret"]))
+    pool = placed(address, pool_key(text(document, "zone"), family))[1]
     row = AddressRow(address, pool, str(document["_id"]), seal, now)
     return Record(row, tuple(HolderRow(address, pool, _entry(one)) for one in document["services"]))
 
 
 def _entry(service: Mapping[str, Any]) -> Entry:
-    who = Identity(service["service_name"], service["namespace_id"], service["cluster_id"])
+    who = identity_of(service)
     ends = service.get("expires_at")
     ends_ms = (
         None

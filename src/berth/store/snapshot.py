@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ import orjson
 from berth.errors import UserError
 from berth.leasing.holders import Entry, Identity
 from berth.store.engine import Engine
+from berth.store.hosts import placed
 from berth.store.looking import Record, all_history, all_records
 from berth.store.rows import AddressRow, Event, HolderRow
 from berth.store.secrets import Seal
@@ -138,31 +139,68 @@ def _parsed(file: Iterable[bytes], path: Path) -> Iterator[Record | Event]:
 
 def record_of(line: Json) -> Record:
     seal = line.get("seal")
-    sealed = Seal(seal["key_id"], b64decode(seal["salt"]), b64decode(seal["digest"])) if seal else Seal()
-    row = AddressRow(line["address"], line["pool"], line["uid"], sealed, line["registered_at"])
-    holders = tuple(HolderRow(row.address, row.pool, _entry_of(one)) for one in line["holders"])
-    return Record(row, holders)
+    sealed = Seal(text(seal, "key_id"), _bytes(seal, "salt"), _bytes(seal, "digest")) if seal else Seal()
+    address, pool = placed(text(line, "address"), text(line, "pool"))
+    row = AddressRow(address, pool, text(line, "uid"), sealed, number(line, "registered_at"))
+    if not line["holders"]:
+        raise ValueError("an address without holders would never be freed")
+    return Record(row, tuple(HolderRow(address, pool, _entry_of(one)) for one in line["holders"]))
 
 
 def _entry_of(line: Json) -> Entry:
     return Entry(
-        Identity(line["service_name"], line["namespace_id"], line["cluster_id"]),
-        line["retention_period_days"],
-        line["deny_external_cleanup"],
-        line["uid"],
-        line["expires_at"],
-        line["pending"],
-        line["marked_by"],
-        line["expires_before"],
+        identity_of(line),
+        number(line, "retention_period_days"),
+        flag(line, "deny_external_cleanup"),
+        text(line, "uid"),
+        _instant(line, "expires_at"),
+        flag(line, "pending"),
+        text(line, "marked_by"),
+        _instant(line, "expires_before"),
     )
+
+
+def identity_of(line: Mapping[str, Any]) -> Identity:
+    return Identity(text(line, "service_name"), text(line, "namespace_id"), text(line, "cluster_id"))
 
 
 def event_of(line: Json) -> Event:
-    who = line["who"]
-    identity = Identity(who["service_name"], who["namespace_id"], who["cluster_id"]) if who else None
-    return Event(
-        line["at"], line["pool"], line["of"], line["event"], line["effect"], identity, line["detail"]
-    )
+    address, pool = placed(text(line, "of"), text(line, "pool"))
+    who = identity_of(line["who"]) if line["who"] else None
+    effect = number(line, "effect")
+    if effect not in (-1, 0, 1):
+        raise ValueError("effect must be -1, 0 or 1")
+    return Event(number(line, "at"), pool, address, text(line, "event"), effect, who, text(line, "detail"))
+
+
+# Values of a line: what is stored must be what the ledger itself would have stored.
+
+
+def text(line: Mapping[str, Any], key: str) -> str:
+    if not isinstance(line[key], str):
+        raise ValueError(f"{key} must be text")
+    return str(line[key])
+
+
+def number(line: Mapping[str, Any], key: str) -> int:
+    value = line[key]
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
+        raise ValueError(f"{key} must be a whole number")
+    return value
+
+
+def flag(line: Mapping[str, Any], key: str) -> bool:
+    if not isinstance(line[key], bool):
+        raise ValueError(f"{key} must be true or false")
+    return bool(line[key])
+
+
+def _instant(line: Mapping[str, Any], key: str) -> int | None:
+    return None if line[key] is None else number(line, key)
+
+
+def _bytes(line: Mapping[str, Any], key: str) -> bytes:
+    return b64decode(text(line, key), validate=True)
 
 
 @contextmanager
