@@ -1,4 +1,4 @@
-"""V-210 to V-219: `berth ledger`, run as a process beside a running API, on both stores."""
+"""V-210 to V-219: `berth ledger` beside a running API, on both stores."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from typer.testing import CliRunner, Result
 
 from berth.cli.ledger import app
 from berth.store import outbox
+from berth.store.guard import ClockGuard
+from berth.store.sweep import Sweeper, Swept
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 Run = Callable[..., "Outcome"]
@@ -241,16 +243,84 @@ async def test_an_export_has_nothing_of_the_secrets_and_imports_twice(
     assert "1 were there already" in ledger("import", str(out), database=other).out
 
 
-def test_a_file_that_is_no_ledger_is_refused_with_its_line(ledger: Run, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"berth": "ledger", "format": 1}\n{"address": 3}\n')
-    outcome = ledger("import", str(bad))
+HOLDER = {
+    "service_name": "x",
+    "namespace_id": "n",
+    "cluster_id": "c",
+    "retention_period_days": 0,
+    "deny_external_cleanup": False,
+    "uid": "",
+    "expires_at": None,
+    "pending": False,
+    "marked_by": "",
+    "expires_before": None,
+}
+RECORD = {"address": "83.118.168.10", "pool": "inet/4", "uid": "u", "registered_at": 1, "holders": [HOLDER]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"address": 3},
+        {"address": "foo"},
+        {"address": "83.118.168.0/24"},
+        {"pool": "inet"},
+        {"pool": "inet/6"},
+        {"pool": "in et/4"},
+        {"uid": None},
+        {"registered_at": "now"},
+        {"registered_at": 2**63},
+        {"holders": []},
+        {"holders": [{**HOLDER, "expires_at": "never"}]},
+        {"holders": [{**HOLDER, "cluster_id": 7}]},
+        {"holders": [{**HOLDER, "pending": 1}]},
+        {"seal": {"key_id": "k", "salt": "?", "digest": ""}},
+    ],
+)
+def test_a_line_that_is_no_record_is_refused_and_named(
+    ledger: Run, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    outcome = ledger("import", str(_lines(tmp_path, RECORD | changes)))
     assert (outcome.code, "line 2" in outcome.err) == (1, True)
+    assert ledger("list", "--json").json == []
+
+
+def _lines(tmp_path: Path, *found: dict[str, Any]) -> Path:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in ({"berth": "ledger", "format": 1}, *found)))
+    return file
+
+
+async def test_an_address_is_imported_in_its_one_spelling_and_once(
+    ledger: Run, start: Start, tmp_path: Path
+) -> None:
+    """With a mask, or twice in one file, it is the same row as ever; the API starts on it and serves it."""
+    double = RECORD | {"address": "83.118.168.10/32", "uid": "another"}
+    outcome = ledger("import", str(_lines(tmp_path, RECORD | {"address": "83.118.168.10/32"}, double)))
+    assert (outcome.code, outcome.out) == (1, "Imported 1 addresses, 0 were there already\n")
+    assert "1 addresses are another's and were left alone: 83.118.168.10\n" in outcome.err
+    async with start() as world:
+        assert await world.stored() == ["83.118.168.10"]
+        assert (await world.post("y", address=A)).status == 404
 
 
 async def test_the_clock_is_accepted_by_a_person(world: World, ledger: Run) -> None:
-    await world.sweep()
+    """After a jump nothing is freed; once accepted, by replicas on whichever host."""
+    await world.post("x", address=A)
+    await world.delete("x", address=A)
+    first, second = (Sweeper(world.ledger, ClockGuard(boot=name), name, duty_ms=0) for name in ("one", "two"))
+    for sweeper in (first, second):
+        await sweeper.sweep()
+    await world.post("y", address=A)
+    await world.delete("y", address=A, retention=1)
+    world.advance(days=2)
+    for sweeper in (first, second):
+        assert (await sweeper.sweep()).held_back == "ClockJumped"
+    assert await world.stored() == ["83.118.168.10"]
     assert ledger("accept-clock").code == 0
+    assert await first.sweep() == Swept(entries=1, addresses=1)
+    assert await second.sweep() == Swept()
+    assert await world.stored() == []
 
 
 async def test_it_shows_who_speaks_for_a_cluster_and_that_it_is_frozen(world: World, ledger: Run) -> None:

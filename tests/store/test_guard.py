@@ -59,6 +59,25 @@ def test_a_jump_is_accepted_by_a_person(elapsed: Elapsed) -> None:
     assert guard.believes(T0 + HOUR + 1000, renewed.text()) is not None
 
 
+def test_what_a_person_accepts_counts_for_replicas_on_every_host(elapsed: Elapsed) -> None:
+    """The first one overwrites the mark; the others, with clocks of their own, still learn of it."""
+    one, other = guard_at(elapsed, "b1"), guard_at(elapsed, "b2")
+    stamp = one.believes(T0, "")
+    assert stamp is not None
+    assert other.believes(T0, stamp.text()) is not None
+    assert one.believes(T0 + HOUR, stamp.text()) is None
+    assert other.believes(T0 + HOUR, stamp.text()) is None
+    renewed = one.believes(T0 + HOUR, accepted(T0 + HOUR))
+    assert renewed is not None
+    assert other.believes(T0 + HOUR, renewed.text()) is not None
+    for guard in (one, other):
+        assert guard.believes(T0 + 2 * HOUR, renewed.text()) is None, "it was accepted once, not for ever"
+
+
+def test_a_stamp_of_the_version_before_is_read() -> None:
+    assert Stamp.read("17 5 b1") == Stamp(17, 5, "b1")
+
+
 def test_a_restart_during_a_jump_still_notices_it(elapsed: Elapsed) -> None:
     stamp = guard_at(elapsed).believes(T0, "")
     assert stamp is not None

@@ -7,12 +7,14 @@ the middle of a jump does not start from the wrong time. After a reboot only a s
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 JUMP_MS = 120_000
+WRITTEN = re.compile(r"(-?\d+) (-?\d+) (\S+)(?: (\d+))?")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -30,21 +32,22 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A time that was believed: the database's, ours, and the boot ours counts from."""
+    """A time that was believed: the database's, ours, the boot ours counts from, and which time a person
+    accepted last. That goes on from stamp to stamp, so that every replica comes to see it.
+    """
 
     database_ms: int
     elapsed_ms: int
     boot: str
+    accepted_ms: int = 0
 
     def text(self) -> str:
-        return f"{self.database_ms} {self.elapsed_ms} {self.boot}"
+        return f"{self.database_ms} {self.elapsed_ms} {self.boot} {self.accepted_ms}"
 
     @classmethod
     def read(cls, text: str) -> Stamp | None:
-        parts = text.split()
-        if len(parts) != 3 or not all(part.lstrip("-").isdigit() for part in parts[:2]):
-            return None
-        return cls(int(parts[0]), int(parts[1]), parts[2])
+        found = WRITTEN.fullmatch(text)
+        return cls(int(found[1]), int(found[2]), found[3], int(found[4] or 0)) if found else None
 
 
 class ClockGuard:
@@ -58,8 +61,9 @@ class ClockGuard:
 
     def believes(self, now: int, stored: str) -> Stamp | None:
         """The stamp to keep, or None after a jump. `stored` is the one kept last, by whichever replica."""
-        current = Stamp(now, self._elapsed_ms(), self._boot)
-        self.jumped = self._is_jump(current, Stamp.read(stored))
+        before = Stamp.read(stored)
+        current = Stamp(now, self._elapsed_ms(), self._boot, before.accepted_ms if before else 0)
+        self.jumped = self._is_jump(current, before)
         if self.jumped:
             return None
         self._believed = current
@@ -69,6 +73,8 @@ class ClockGuard:
         if stored is not None and stored.elapsed_ms < 0:
             return False  # a person has accepted the clock as it is
         base = stored if stored is not None and stored.boot == self._boot else self._believed
+        if base is not None and base.accepted_ms != current.accepted_ms:
+            base = None  # … since this replica last believed it; another one was the first to see that
         if base is not None:
             passed = current.elapsed_ms - base.elapsed_ms
             return abs((current.database_ms - base.database_ms) - passed) > JUMP_MS
@@ -77,4 +83,4 @@ class ClockGuard:
 
 def accepted(now: int) -> str:
     """The mark by which a person accepts the database's time."""
-    return Stamp(now, -1, "accepted").text()
+    return Stamp(now, -1, "accepted", now).text()
