@@ -48,6 +48,7 @@ class Wait:
     message: str
     stamp: bool = False  # written into the status, not only said in an Event
     seconds: float | None = None
+    detail: str = ""  # more for people, in the Event: the status may be read by machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,10 @@ class Bound:
 
 class NotStored(Exception):
     """The ledger can never store this lease as it is; the claim says so, and others go on."""
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
 
 
 class Vanished(Exception):
@@ -136,9 +141,7 @@ class ClaimLife:
     def _forget(self, ref: Ref) -> Outcome:
         self._said.pop(ref, None)
         self._step_out(ref)
-        if (pending := self._pending.pop(ref, None)) is not None:
-            desk, block, holder = pending
-            desk.free(block, holder)
+        self._give_up(ref, None)
         self._book.forget(ref)
         return DONE
 
@@ -154,7 +157,8 @@ class ClaimLife:
         try:
             won = await self._win(claim, ref, serve, serve.claim)
         except NotStored as error:
-            return await self._wait(claim, ref, Wait("NotStored", str(error), stamp=True, seconds=60.0))
+            wait = Wait("NotStored", str(error), stamp=True, seconds=60.0, detail=error.detail)
+            return await self._wait(claim, ref, wait)
         match won:
             case Refusal() as refusal:
                 return await self._refuse(claim, ref, serve, refusal)
@@ -167,10 +171,18 @@ class ClaimLife:
 
     def _reserve(self, ref: Ref, serve: Serve) -> Block | None:
         decision = decide(serve.claim, [desk.space for desk in serve.desks])
+        self._give_up(ref, None if isinstance(decision, Refusal) else decision.block)
         if not isinstance(decision, Grant):
             return None
         self._take(ref, serve, decision)
         return decision.block
+
+    def _give_up(self, ref: Ref, but: Block | None) -> None:
+        """What an earlier pass took for a wish that is another one by now is nobody's."""
+        pending = self._pending.get(ref)
+        if pending is not None and pending[1] != but:
+            desk, block, holder = self._pending.pop(ref)
+            desk.free(block, holder)
 
     def _take(self, ref: Ref, serve: Serve, grant: Grant) -> None:
         grant.take()
@@ -240,7 +252,8 @@ class ClaimLife:
     async def _wait(self, claim: Object, ref: Ref, wait: Wait) -> Outcome:
         if wait.stamp:
             await self._write_status(claim, self._book.refused_status(claim, wait))
-        self._say(claim, ref, wait.reason, wait.message)
+        said = f"{wait.message}: {wait.detail}" if wait.detail else wait.message
+        self._say(claim, ref, wait.reason, said)
         return DONE if wait.seconds is None else After(wait.seconds)
 
     async def _release(self, claim: Object) -> Outcome:

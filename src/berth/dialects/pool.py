@@ -45,7 +45,10 @@ class Desk:
             self._freed(block)
 
     def wait(self, claim: dict[str, Any], ref: Ref, pin: Block | None, length: int | None = None) -> None:
-        """Remember a refused claim until something comes free."""
+        """Remember a refused claim until something comes free. Who asks for something else by now, an address
+        of its own or another length, leaves its line: at its head it would hold up those behind."""
+        if ref in self._in_line and (pin is not None or self._in_line[ref][0] != length):
+            self.leave(ref)
         if pin is not None:
             self._pinned[ref] = pin
         elif ref not in self._in_line:
