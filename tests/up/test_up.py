@@ -108,6 +108,30 @@ def test_a_wrong_address_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
+def test_a_disk_without_room_is_one_sentence(tmp_path: Path) -> None:
+    """No file may have a single byte: as on a full disk, and it needs no rights."""
+    command = f"ulimit -f 0; exec {sys.executable} -m berth.cli.main up --api-only"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=START_SECONDS)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("berth: cannot write a temporary directory (TMPDIR): No usable temporary")
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_programs_and_without_go_it_says_what_to_install(tmp_path: Path) -> None:
+    nothing = {"XDG_CACHE_HOME": str(tmp_path), "PATH": "/nowhere", "BERTH_ENVTEST_URL": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "berth.cli.main", "up"],
+        env={**os.environ, "TMPDIR": str(tmp_path), **nothing},
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("berth: Go is not installed: install Go 1.24 or newer")
+    assert (done.stderr.count("\n"), "Traceback" in done.stdout) == (1, False)
+    assert not list(tmp_path.glob("berth-up-*"))
+
+
 def _post(url: str, body: str) -> dict[str, Any]:
     """As curl -d sends it, its content type included."""
     request = urllib.request.Request(url, body.encode(), method="POST")

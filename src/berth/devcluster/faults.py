@@ -80,6 +80,6 @@ def explained(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        words = os.strerror(error.errno) if error.errno else str(error)
-        cause = KNOWN.get(words.lower(), words)
+        words = error.strerror or str(error)
+        cause = KNOWN.get(os.strerror(error.errno or 0).lower(), words)
         raise UserError(f"cannot write {error.filename or where}: {cause}") from error

@@ -8,10 +8,9 @@ All of it belongs to this process and is gone when it ends; the data is in a tem
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from rich.console import Console
 from berth import log
 from berth.central.serve import serve
 from berth.central.settings import ApiSettings
-from berth.devcluster import Binaries, DevCluster
+from berth.devcluster import Binaries, DevCluster, ports
 from berth.devcluster.crds import cluster_api_crds, prepare_cluster_api_crds
+from berth.devcluster.faults import explained
 from berth.devcluster.programs import CORE
 from berth.devcluster.progress import Bar
 from berth.dialects import DIALECTS
@@ -39,7 +39,7 @@ Object = dict[str, Any]
 CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
 VITISTACK_NAMESPACE = "ipam-system"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,10 @@ class Stage:
 async def up(console: Console) -> None:
     """Until cancelled."""
     async with AsyncExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-up-")))
+        home = Path(stack.enter_context(_home()))
         log_file = home / "berth.log"
-        log.configure("info", stack.enter_context(log_file.open("w", buffering=1)))
+        with explained(str(log_file)):
+            log.configure("info", stack.enter_context(log_file.open("w", buffering=1)))
         binaries, crds = await _prepare(console)
         with console.status("starting etcd and kube-apiserver"):
             cluster = await stack.enter_async_context(DevCluster(binaries=binaries))
@@ -86,10 +87,26 @@ async def up(console: Console) -> None:
 
 async def up_api_only(console: Console, listen: str) -> None:
     """Just the IPAM-API, in seconds, on SQLite in a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="berth-up-") as home:
+    with _home() as home:
         log.configure("warning")
         settings = ApiSettings(listen=listen, database=f"sqlite:///{home}/berth.db")
         await serve(settings, lambda url: tables.show_api(console, url))
+
+
+def _home() -> tempfile.TemporaryDirectory[str]:
+    with explained("a temporary directory (TMPDIR)"):
+        return tempfile.TemporaryDirectory(prefix="berth-up-")
+
+
+@asynccontextmanager
+async def _in_time(what: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            yield
+    except TimeoutError as error:
+        raise UserError(
+            f"{what} within {START_SECONDS:.0f} s: try again when the machine is less busy"
+        ) from error
 
 
 async def _prepare(console: Console) -> tuple[Binaries, list[Object]]:
@@ -116,7 +133,7 @@ async def _install(client: Client, crds: list[Object]) -> None:
             await client.create(CRDS, crd)
         except AlreadyExists:
             continue
-    async with asyncio.timeout(START_SECONDS):
+    async with _in_time("the API server did not serve the CRDs"):
         for crd in crds:
             while not await _is_served(client, crd["metadata"]["name"]):  # noqa: ASYNC110 - the server's state
                 await asyncio.sleep(0.05)
@@ -143,7 +160,7 @@ async def _start_operator(
     settings = Settings(
         kubeconfig=cluster.kubeconfig,
         dialects=tuple(dialect.name for dialect in DIALECTS),
-        webhook_url=f"https://127.0.0.1:{_free_port()}",
+        webhook_url=f"https://127.0.0.1:{ports.free(1)[0]}",
         api_url=f"{api}/v2",
         vip_classes=(VIP_CLASS,),
         vitistack_namespace=VITISTACK_NAMESPACE,
@@ -161,13 +178,8 @@ async def _told(
     said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = tasks.create_task(start(lambda text: None if said.done() else said.set_result(text)))
     running.append(task)
-    async with asyncio.timeout(START_SECONDS):
+    async with _in_time("the IPAM-API or the operator did not listen"):
         await asyncio.wait([task, said], return_when=asyncio.FIRST_COMPLETED)
     if not said.done():
         await task
     return said.result()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
