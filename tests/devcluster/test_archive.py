@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from aiohttp import web
 
@@ -38,8 +39,8 @@ class Mirror:
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def publish(self, content: bytes, digest: str | None = None) -> None:
-        digest = digest or hashlib.sha512(content).hexdigest()
+    def publish(self, content: bytes) -> None:
+        digest = hashlib.sha512(content).hexdigest()
         self.files = {"/e.tar.gz": content, "/e.tar.gz.sha512": f"{digest}  e.tar.gz\n".encode()}
 
     async def serve(self, request: web.Request) -> web.Response:
@@ -80,8 +81,10 @@ async def test_names_in_the_archive_do_not_decide_where_files_go(mirror: Mirror,
     assert made == [tmp_path / "etcd", tmp_path / "kubectl"]
 
 
-async def test_a_damaged_archive_is_not_used(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.publish(ENVTEST, digest="0" * 128)
+@pytest.mark.parametrize("digest", [b"0" * 128 + b"  e.tar.gz\n", b"", b"\xff\n", b"<html>sign in</html>"])
+async def test_a_damaged_archive_is_not_used(mirror: Mirror, tmp_path: Path, digest: bytes) -> None:
+    mirror.publish(ENVTEST)
+    mirror.files["/e.tar.gz.sha512"] = digest
     steps: list[Step] = []
 
     assert await archive.fetch(mirror.address, tmp_path, CORE, steps.append) == []

@@ -159,6 +159,18 @@ async def test_an_old_go_is_told_before_anything_is_built(
         await gotool.find()
 
 
+async def test_a_very_long_line_of_go_is_read_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "#!/bin/sh\nprintf '%200000s\\n' x >&2\necho cannot allocate memory >&2\nexit 1\n"
+    (tmp_path / "go").write_text(script)
+    (tmp_path / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    with pytest.raises(UserError, match="the machine is out of memory"):
+        await gotool.find()
+
+
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [

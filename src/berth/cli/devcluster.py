@@ -17,7 +17,7 @@ from berth.devcluster import Binaries, DevCluster, Options
 from berth.devcluster.crds import prepare_cluster_api_crds
 from berth.devcluster.keep import Keeper
 from berth.devcluster.kept import Shelf
-from berth.devcluster.programs import CORE, EVERYTHING, KUBERNETES
+from berth.devcluster.programs import CORE, EVERYTHING
 from berth.devcluster.progress import Bar
 from berth.errors import UserError
 
@@ -67,14 +67,14 @@ def _start_in_background(name: str, options: Options, controllers: str) -> None:
         raise UserError("--background keeps its data under its name: leave --directory away, or --background")
     kept = Shelf.of(os.environ).named(name)
     kept.start(options, controllers)
-    typer.echo(f"Kubernetes {KUBERNETES.version} runs in the background as {name}.")
+    typer.echo(f"The control plane runs in the background as {name}.")
     _say_how_to_use(kept.kubeconfig)
     typer.echo(f"Stop it with: berth devcluster stop {name}")
 
 
 def _start_in_foreground(options: Options, controllers: str) -> None:
     def on_ready(cluster: DevCluster) -> None:
-        typer.echo(f"Kubernetes {KUBERNETES.version} is ready at {cluster.api_url}")
+        typer.echo(f"The control plane is ready at {cluster.api_url}")
         _say_how_to_use(cluster.kubeconfig)
         typer.echo("Ctrl-C stops it.")
 

@@ -48,7 +48,7 @@ async def fetch(url: str, workshop: Path, names: Iterable[str], report: Report) 
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
         report(Step("the envtest archive cannot be had, building instead"))
         return []
-    if hashlib.sha512(content).hexdigest() != wanted.split()[0].decode():
+    if wanted.split()[:1] != [hashlib.sha512(content).hexdigest().encode()]:
         report(Step("the envtest archive is damaged, building instead"))
         return []
     return await asyncio.to_thread(_unpack, content, workshop, set(names))

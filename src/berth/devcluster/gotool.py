@@ -19,6 +19,7 @@ from berth.errors import UserError
 
 # From this version on `go` fetches a newer tool chain by itself when a module asks for one.
 OLDEST = (1, 21, 0)
+LINE_BYTES = 1 << 24  # a linker that fails can say all of it in one line
 ELSEWHERE = "or set KUBEBUILDER_ASSETS to a directory with kube-apiserver, etcd and kubectl"
 NO_NETWORK = "the Go module proxy cannot be reached: check the network and `go env GOPROXY`"
 FAILURES = {
@@ -57,6 +58,7 @@ class Go:
             stdout=PIPE,
             stderr=PIPE,
             start_new_session=True,
+            limit=LINE_BYTES,
         )
         try:
             output, said = await asyncio.gather(_read(child), _follow(child, on_line))
