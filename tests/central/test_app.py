@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.support.central import OTHER_SECRET, SECRET, Options, World, request_body
+from tests.support.central import OTHER_SECRET, SECRET, Options, Seconds, World, request_body
 
 from berth.central.journal import Journal, shown
 from berth.central.settings import Limits
@@ -83,8 +83,15 @@ async def test_v203_events_show_the_request_with_its_secrets_masked(start: Start
     async with start(Options(journal=Journal(events.append))) as world:
         await world.post(address=A, new_secret=None)
         await world.post(address=A, secret=OTHER_SECRET)
+        await world.release_cluster(token="wrong")
     http = [one["event"] for one in events if one["kind"] == "http"]
-    assert [one["status"] for one in http] == [200, 404]
+    assert [(one["message"], one["status"], one.get("error")) for one in http] == [
+        ("http request", 200, None),
+        ("http request", 404, None),
+        ("request error", 404, "NoMatch"),
+        ("http request", 401, None),
+        ("request error", 401, "Unauthorized"),
+    ]
     assert http[0]["body"]["secret"] == "*********"
     assert {"status", "method", "path", "ip", "response_time", "response_time_ms", "user_agent"} <= set(
         http[0]
@@ -170,20 +177,36 @@ async def test_a_body_that_comes_too_slowly_is_408(start: Start) -> None:
         writer.close()
 
 
+async def test_an_answer_that_takes_too_long_is_503(start: Start) -> None:
+    """Time for the body is not time for the answer. Here a transaction of ours holds up all others."""
+    bounds = Limits(body_seconds=3600, request_seconds=0.2)
+    async with start(Options(limits=bounds)) as world, world.ledger.engine.transaction() as tx:
+        await tx.lock(None)
+        async with asyncio.timeout(60):
+            reply = await world.post()
+        assert (reply.status, reply.body["reason"]) == (503, "StoreDown")
+
+
 async def test_requests_beyond_the_rate_are_429(start: Start) -> None:
-    async with start(Options(limits=Limits(rate_per_second=1))) as world:
+    seconds = Seconds()
+    async with start(Options(limits=Limits(rate_per_second=1), seconds=seconds)) as world:
         statuses = [(await world.post()).status for _ in range(5)]
-        assert statuses[:3] == [200, 200, 200]
-        assert 429 in statuses
+        assert statuses == [200, 200, 200, 429, 429]
+        assert (await world.send("POST", "/v2/batch", {"calls": []})).status == 429
+        seconds.now += 1
+        assert [(await world.post()).status for _ in range(2)] == [200, 429]
 
 
 async def test_guessing_costs_a_pause_for_that_address_only(start: Start) -> None:
-    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+    seconds = Seconds()
+    async with start(Options(limits=Limits(wrong_secrets=5), seconds=seconds)) as world:
         await world.post(address=A)
         statuses = [(await world.post(address=A, secret=f"guess{n:04}")).status for n in range(7)]
         assert statuses == [404] * 5 + [429] * 2
         assert (await world.post(address=A)).status == 429
         assert (await world.post("y", address="83.118.168.11")).status == 200
+        seconds.now += 1
+        assert (await world.post(address=A)).status == 200
 
 
 async def test_a_clusters_quota_holds_per_zone(start: Start) -> None:
@@ -192,6 +215,13 @@ async def test_a_clusters_quota_holds_per_zone(start: Start) -> None:
         assert statuses == [200, 200, 403]
         assert (await world.post("s0")).status == 200
         assert (await world.post("other", cluster="c2")).status == 200
+
+
+async def test_services_on_one_address_are_one_of_the_quota(start: Start) -> None:
+    async with start(Options(rules={"quota": 2})) as world:
+        statuses = [(await world.post(f"s{number}", address=A)).status for number in range(3)]
+        assert statuses == [200, 200, 200]
+        assert [(await world.post(name)).status for name in ("t", "u")] == [200, 403]
 
 
 async def test_a_retired_prefix_keeps_its_holders(start: Start) -> None:

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.support.central import CLUSTER, Options, World, request_body
+from tests.support.central import CLUSTER, Options, Reply, World, request_body
 from tests.support.started import api_process
 
 from berth.central.identity import load_identities
@@ -49,6 +49,40 @@ async def test_a_token_speaks_for_its_cluster_and_zone_only(start: Start, tmp_pa
         assert await post(TOKEN) == 200
         assert await post(TOKEN, cluster="another") == 403
         assert await post(TOKEN, zone="hnet-private") == 403
+
+
+async def test_a_stranger_is_told_nothing_and_nothing_of_it_is_read(start: Start, tmp_path: Path) -> None:
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    known = load_identities(identities(tmp_path, f"token_sha256: {digest}"))
+    async with start(Options(identities=known)) as world:
+        for method, path in (
+            ("POST", "/v2/address"),
+            ("DELETE", "/v2/service"),
+            ("POST", "/v2/batch"),
+            ("POST", "/v2/inventory"),
+        ):
+            for body in (b"{broken", b" " * 100_000, request_body(zone="mars", address="foo")):
+                reply = await world.send(method, path, body)
+                assert reply.body == {"message": "Authorization required", "reason": "Unauthorized"}
+
+
+async def test_a_token_speaks_for_its_cluster_in_every_call(start: Start, tmp_path: Path) -> None:
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    known = load_identities(identities(tmp_path, f"token_sha256: {digest}"))
+    async with start(Options(identities=known)) as world:
+
+        async def ask(method: str, path: str, body: dict[str, object]) -> Reply:
+            return await world.send(method, path, body, headers={"Authorization": f"Bearer {TOKEN}"})
+
+        mine, others = request_body(address="83.118.168.10"), request_body(cluster="another")
+        calls = [{"method": "POST", "body": body} for body in (mine, others)]
+        answers = (await ask("POST", "/v2/batch", {"calls": calls})).body["answers"]
+        assert [one["status"] for one in answers] == [200, 403]
+        report = {"epoch": "e", "sequence": 1, "addresses": []}
+        assert (await ask("POST", "/v2/inventory", {"cluster_id": CLUSTER, **report})).status == 200
+        assert (await ask("POST", "/v2/inventory", {"cluster_id": "another", **report})).status == 403
+        assert (await ask("DELETE", "/v2/service", others | {"address": "83.118.168.10"})).status == 403
+        assert (await ask("DELETE", "/v2/service", mine)).status == 200
 
 
 def certificate(

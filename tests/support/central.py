@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,6 +117,16 @@ class World:
             return sorted(row[0] for row in await tx.rows("SELECT address FROM addresses"))
 
 
+class Seconds:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What differs from test to test."""
@@ -126,6 +137,7 @@ class Options:
     identities: Identities | None = None
     tokens: tuple[str, ...] = (TOKEN,)
     rules: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Callable[[], float] = time.monotonic  # the clock of rates and guesses
 
 
 @asynccontextmanager
@@ -141,7 +153,8 @@ async def running(database: str, pepper_file: Path, options: Options | None = No
         rules = Rules(pepper, **dict(options.rules))
         ledger = await stack.enter_async_context(Ledger.open(engine, rules, zones.pools))
         config = Config(zones, Tokens(options.tokens), options.identities)
-        api = Api(ledger, config, options.limits, ApiMetrics(), options.journal or Journal())
+        journal = options.journal or Journal()
+        api = Api(ledger, config, options.limits, ApiMetrics(), journal, clock=options.seconds)
         url = await stack.enter_async_context(_listening(api))
         guard = ClockGuard(lambda: monotonic_ms() + clock.shift_ms, boot="test")
         session = await stack.enter_async_context(aiohttp.ClientSession())

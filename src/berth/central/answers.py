@@ -11,7 +11,7 @@ from aiohttp import web
 from berth.leasing.holders import HolderReason
 from berth.leasing.model import Reason
 from berth.store.hosts import masked
-from berth.store.wishes import Answer, Granted, Refused, Released, family_of, zone_of
+from berth.store.wishes import Granted, Refused, Released, family_of, zone_of
 
 Table = Mapping[str, tuple[int, str]]
 NO_MATCH = "no matching address found with the provided secret, zone and address"
@@ -43,13 +43,14 @@ RELEASE: Mapping[str, tuple[int, str]] = {
 
 
 class Refusal(Exception):
-    """A request that is answered with a no before it reaches the ledger."""
+    """A request that is answered with a no, ours or the ledger's."""
 
     def __init__(self, status: int, message: str, reason: str = "Invalid") -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.reason = reason
+        self.body: Mapping[str, Any] = {"message": message, "reason": reason}
         self.headers: dict[str, str] = {}
 
 
@@ -58,25 +59,18 @@ def json(status: int, body: Mapping[str, Any]) -> web.Response:
 
 
 def refused(refusal: Refusal) -> web.Response:
-    response = json(refusal.status, {"message": refusal.message, "reason": refusal.reason})
+    response = json(refusal.status, refusal.body)
     response.headers.update(refusal.headers)
     return response
 
 
-def answered(answer: Answer, pool: str, table: Table) -> web.Response:
-    return json(*told(answer, pool, table))
-
-
-def told(answer: Answer, pool: str, table: Table) -> tuple[int, dict[str, Any]]:
-    """Status and body."""
-    if isinstance(answer, Granted):
-        message = "Address registered successfully" if answer.fresh else "IP-address updated!"
-        return 200, {"message": message, "address": masked(answer.address)}
+def told(answer: Granted | Released) -> dict[str, Any]:
+    """The body of a yes."""
     if isinstance(answer, Released):
         message = "Service expiration set successfully"
-        return 200, {"message": message, "address": masked(answer.address)}
-    refusal = translated(answer, pool, table)
-    return refusal.status, {"message": refusal.message, "reason": refusal.reason}
+    else:
+        message = "Address registered successfully" if answer.fresh else "IP-address updated!"
+    return {"message": message, "address": masked(answer.address)}
 
 
 def translated(answer: Refused, pool: str, table: Table) -> Refusal:

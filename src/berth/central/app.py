@@ -19,7 +19,8 @@ from aiohttp import web
 from berth import log
 from berth.central import answers, batch, bodies, inventory, limits, pages
 from berth.central.answers import Refusal
-from berth.central.identity import Identities, Tokens, bearer
+from berth.central.batch import Call
+from berth.central.identity import Caller, Identities, Tokens, bearer
 from berth.central.journal import Journal, shown
 from berth.central.limits import Guesses, Throttle
 from berth.central.metrics import ApiMetrics
@@ -54,6 +55,8 @@ class Visit:
     request: web.BaseRequest
     raw: bytes = b""
     route: str = "other"
+    caller: Caller | None = None  # with identities: who asks
+    limit: asyncio.Timeout | None = None
 
     @property
     def source(self) -> str:
@@ -71,14 +74,16 @@ class Api:
         bounds: Limits,
         metrics: ApiMetrics,
         journal: Journal,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ledger = ledger
         self.config = config
         self.metrics = metrics
         self.journal = journal
         self._limits = bounds
-        self._throttle = Throttle(bounds.rate_per_second)
-        self._guesses = Guesses(bounds.wrong_secrets)
+        self._throttle = Throttle(bounds.rate_per_second, clock)
+        self._guesses = Guesses(bounds.wrong_secrets, clock)
         self._routes = self._table()
 
     def _table(self) -> dict[str, dict[str, Handler]]:
@@ -125,9 +130,8 @@ class Api:
         """
         try:
             handler = self._route(visit)
-            async with asyncio.timeout(self._limits.request_seconds + self._limits.body_seconds):
-                response = await handler(visit)
-            return response, getattr(response, "refusal", None)
+            async with asyncio.timeout(self._limits.request_seconds) as visit.limit:
+                return await handler(visit), None
         except Refusal as refusal:
             failure = refusal
         except (StoreDown, TimeoutError):
@@ -153,54 +157,63 @@ class Api:
     # Addresses
 
     async def _post_address(self, visit: Visit) -> web.Response:
-        fields = await self._fields(visit)
-        wish = bodies.register(fields, self.config.zones)
-        return answers.answered(await self._submit(visit, wish, fields), wish.pool, answers.REGISTER)
+        return await self._alone(visit, "POST")
 
     async def _delete_service(self, visit: Visit) -> web.Response:
-        fields = await self._fields(visit)
-        wish = bodies.release(fields, self.config.zones)
-        return answers.answered(await self._submit(visit, wish, fields), wish.pool, answers.RELEASE)
+        return await self._alone(visit, "DELETE")
 
-    async def _fields(self, visit: Visit) -> bodies.Fields:
+    async def _alone(self, visit: Visit, method: str) -> web.Response:
+        visit.raw = await self._body(visit, self._limits.body_bytes)
+        call = batch.call_of(method, bodies.parsed(visit.raw), self.config.zones)
+        return answers.json(200, await self._submit(visit, call))
+
+    async def _body(self, visit: Visit, most: int) -> bytes:
+        """The body of somebody who may send one: nothing is read from, or told to, anybody else."""
         self._throttle.admit(visit.source)
-        visit.raw = await limits.body(visit.request, self._limits)
-        return bodies.fields(visit.raw)
-
-    async def _submit(self, visit: Visit, wish: Wish, fields: bodies.Fields) -> Answer:
         if self.config.identities is not None:
-            self.config.identities.admit(visit.request, fields.cluster_id, fields.zone)
+            visit.caller = self.config.identities.caller(visit.request)
+        return await self._read(visit, most)
+
+    async def _read(self, visit: Visit, most: int) -> bytes:
+        """From the body's last byte on counts the time for an answer; until then it has its own limit."""
+        assert visit.limit is not None
+        visit.limit.reschedule(None)
+        raw = await limits.body(visit.request, replace(self._limits, body_bytes=most))
+        visit.limit.reschedule(asyncio.get_running_loop().time() + self._limits.request_seconds)
+        return raw
+
+    async def _submit(self, visit: Visit, call: Call) -> dict[str, Any]:
+        """The body of the ledger's yes; its no is a refusal."""
+        wish = call.wish
+        if visit.caller is not None:
+            visit.caller.admit(call.fields.cluster_id, call.fields.zone)
         self._guesses.admit(visit.source, wish.address)
         answer = await self.ledger.submit(wish)
-        if isinstance(answer, Refused):
-            self._refused(visit, wish, answer)
-        else:
-            self._guesses.right(visit.source, wish.address)
         if self.journal.on:
             self._tell_of(wish, answer)
-        return answer
-
-    def _refused(self, visit: Visit, wish: Wish, answer: Refused) -> None:
-        self.metrics.refused(answer.reason)
+        if not isinstance(answer, Refused):
+            self._guesses.right(visit.source, wish.address)
+            return answers.told(answer)
         if answer.reason == HolderReason.NO_MATCH:
             self._guesses.wrong(visit.source, wish.address)
+        raise answers.translated(answer, wish.pool, call.table)
 
     async def _post_batch(self, visit: Visit) -> web.Response:
         """Nothing of this body is kept for the journal either; each call in it has its own event there."""
-        raw = await limits.body(visit.request, replace(self._limits, body_bytes=self._limits.inventory_bytes))
+        raw = await self._body(visit, self._limits.inventory_bytes)
         calls = [self._one_of_many(visit, item) for item in batch.items(raw)]
         return answers.json(200, {"answers": await asyncio.gather(*calls)})
 
     async def _one_of_many(self, visit: Visit, item: object) -> dict[str, Any]:
         try:
             self._throttle.admit(visit.source)
-            call = batch.call(item, self.config.zones)
-            return call.answered(await self._submit(visit, call.wish, call.fields))
-        except Refusal as refusal:
-            self.metrics.refused(refusal.reason)
-            return batch.refused(refusal)
+            return {"status": 200, "body": await self._submit(visit, batch.call(item, self.config.zones))}
+        except Refusal as refused:
+            refusal = refused
         except StoreDown:
-            return batch.refused(store_down())
+            refusal = store_down()
+        self.metrics.refused(refusal.reason)
+        return {"status": refusal.status, "body": refusal.body}
 
     # Clusters
 
@@ -210,11 +223,9 @@ class Api:
             raise Refusal(404, "no such path; see /swagger/index.html", "NotFound")
         self._throttle.admit(visit.source)
         token = bearer(visit.request)
-        if not token:
-            return answers.json(401, {"error": "Authorization required"})
         if not tokens.fits(token):
-            return answers.json(401, {"error": "Invalid authentication token"})
-        visit.raw = await limits.body(visit.request, self._limits)
+            raise unauthorized("Invalid authentication token" if token else "Authorization required")
+        visit.raw = await self._read(visit, self._limits.body_bytes)
         cluster_id = bodies.cluster_id(visit.raw)
         done = await release_cluster(self.ledger.engine, Order(cluster_id, "cluster"))
         if done.frozen:
@@ -229,15 +240,13 @@ class Api:
 
     async def _post_inventory(self, visit: Visit) -> web.Response:
         """Nothing of this body is kept for the journal: it is the largest there is, and all secrets."""
-        self._throttle.admit(visit.source)
-        raw = await limits.body(visit.request, replace(self._limits, body_bytes=self._limits.inventory_bytes))
+        raw = await self._body(visit, self._limits.inventory_bytes)
         sent = inventory.report(raw, self.config.zones)
-        trusted = self.config.identities is not None
-        if self.config.identities is not None:
-            self.config.identities.admit(visit.request, sent.beat.cluster_id, *sent.zones)
+        if visit.caller is not None:
+            visit.caller.admit(sent.beat.cluster_id, *sent.zones)
         for wish in sent.listed:
             self._guesses.admit(visit.source, wish.address)
-        compared = await compare(self.ledger, sent.beat, sent.listed, trusted=trusted)
+        compared = await compare(self.ledger, sent.beat, sent.listed, trusted=visit.caller is not None)
         self._tell_of_inventory(visit, sent.beat, compared)
         return answers.json(200, inventory.answer(sent.beat, sent.listed, compared))
 
@@ -317,6 +326,13 @@ class Api:
         self.journal.http({**fields, **timing, "user_agent": request.headers.get("User-Agent", "")})
         if failure is not None:
             self.journal.error({**fields, "error": failure.reason})
+
+
+def unauthorized(message: str) -> Refusal:
+    """Of the cluster route, in its documented shape."""
+    refusal = Refusal(401, message, "Unauthorized")
+    refusal.body = {"error": message}
+    return refusal
 
 
 def store_down() -> Refusal:

@@ -11,11 +11,10 @@ from typing import Any
 from berth.central import answers, bodies
 from berth.central.answers import Refusal
 from berth.central.zones import Zones
-from berth.store.wishes import Answer, Wish
+from berth.store.wishes import Wish
 
 CALLS = 256
-Table = answers.Table
-VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], Wish], Table]] = {
+VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], Wish], answers.Table]] = {
     "POST": (bodies.register, answers.REGISTER),
     "DELETE": (bodies.release, answers.RELEASE),
 }
@@ -23,15 +22,11 @@ VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], Wish], Table]] = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One of them, parsed."""
+    """One of them, or one that came alone, parsed."""
 
     fields: bodies.Fields
     wish: Wish
-    table: Table
-
-    def answered(self, answer: Answer) -> dict[str, Any]:
-        status, body = answers.told(answer, self.wish.pool, self.table)
-        return {"status": status, "body": body}
+    table: answers.Table
 
 
 def items(raw: bytes) -> list[Any]:
@@ -45,10 +40,10 @@ def call(item: object, zones: Zones) -> Call:
     method = bodies.typed(item, "method", str, "") if isinstance(item, dict) else ""
     if not isinstance(item, dict) or method not in VERBS:
         raise Refusal(400, bodies.UNPARSABLE, "Unparsable")
+    return call_of(method, bodies.typed(item, "body", dict, {}), zones)
+
+
+def call_of(method: str, body: dict[str, Any], zones: Zones) -> Call:
     parse, table = VERBS[method]
-    sent = bodies.fields_of(bodies.typed(item, "body", dict, {}))
+    sent = bodies.fields_of(body)
     return Call(sent, parse(sent, zones), table)
-
-
-def refused(refusal: Refusal) -> dict[str, Any]:
-    return {"status": refusal.status, "body": {"message": refusal.message, "reason": refusal.reason}}

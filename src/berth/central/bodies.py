@@ -59,10 +59,6 @@ def parsed(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def fields(raw: bytes) -> Fields:
-    return fields_of(parsed(raw))
-
-
 def fields_of(body: dict[str, Any]) -> Fields:
     service = typed(body, "service", dict, {})
     return Fields(

@@ -81,7 +81,8 @@ class Book:
                 self._remember(row)
 
     async def _read_counts(self, tx: Transaction, clusters: Iterable[str]) -> None:
-        sql = "SELECT cluster_id, pool, count(*) FROM holders WHERE cluster_id = ANY($1) GROUP BY 1, 2"
+        count = "SELECT cluster_id, pool, count(DISTINCT address) FROM holders"
+        sql = f"{count} WHERE cluster_id = ANY($1) GROUP BY 1, 2"
         self.counts = {(row[0], row[1]): row[2] for row in await tx.rows(sql, list(clusters))}
 
     def _remember(self, row: HolderRow) -> None:

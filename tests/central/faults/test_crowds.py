@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from tests.central.faults.crowding import crowd, races
 from tests.central.faults.telling import canary
-from tests.support.central import Options, World, request_body
+from tests.support.central import Options, Seconds, World, request_body
 from tests.support.started import api_process
 
 from berth.central.settings import Limits
@@ -37,18 +37,22 @@ async def test_t34_joining_while_the_last_one_leaves_is_joined_or_new_never_lost
 async def test_t29_guesses_learn_nothing_and_are_slowed_down(
     start: Start, tried: Callable[[int], None]
 ) -> None:
-    """T29: unknown and wrong look the same; past five guesses an address answers 429."""
-    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+    """T29: unknown and wrong look the same; past five guesses an address answers 429, and each further one
+    costs a longer pause.
+    """
+    seconds = Seconds()
+    async with start(Options(limits=Limits(wrong_secrets=5), seconds=seconds)) as world:
         await world.post("owner", address="83.118.168.10")
         known = await world.delete("x", address="83.118.168.10", secret="guess-0000")
         unknown = await world.delete("x", address="83.118.168.99", secret="guess-0000")
         assert known == unknown
-        statuses = [
-            (await world.post("x", address="83.118.168.10", secret=f"guess-{number:04}")).status
-            for number in range(1000)
-        ]
-        assert statuses.count(404) <= 6
-        assert set(statuses) == {404, 429}
+        statuses = []
+        for number in range(1000):
+            guess = await world.post("x", address="83.118.168.10", secret=f"guess-{number:04}")
+            statuses.append(guess.status)
+            seconds.now += 0.007  # seven seconds in all: room for guesses after 1, 2 and 4 of them
+        assert statuses[:4] == [404] * 4, "the fifth wrong one, after that above"
+        assert (statuses.count(404), statuses.count(429)) == (6, 994)
         assert list(await world.entries("83.118.168.10")) == ["owner"]
         tried(len(statuses))
 
