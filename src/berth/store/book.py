@@ -6,7 +6,7 @@ reading and writing is plain computation; nothing is written for a wish that cha
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from berth.leasing import holders
@@ -44,6 +44,7 @@ class Book:
     rules: Rules
     memory: Memory
     epoch: int
+    began_at: Mapping[str, int]  # the pools' revisions when the group began
     stored: dict[str, AddressRow] = field(default_factory=dict)
     entries: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
     by_identity: dict[str, set[str]] = field(default_factory=dict)

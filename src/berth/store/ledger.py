@@ -54,8 +54,12 @@ class Ledger:
             stored = [row[0] for row in await tx.rows("SELECT key FROM pools ORDER BY key")]
         changed = self.memory.configure({key: pools.get(key, Pool(key)) for key in stored})
         # A prefix may have come to a pool together with addresses that another pool gave out.
-        async with self.engine.snapshot() as tx:
-            await self.memory.load(tx, changed)
+        try:
+            async with self.engine.snapshot() as tx:
+                await self.memory.load(tx, changed)
+        except BaseException:
+            self.memory.forget(changed)
+            raise
 
     async def look(self, pools: Mapping[str, Pool]) -> None:
         """Read what is held without serving anything or writing down pools: for commands."""
@@ -108,12 +112,11 @@ class Ledger:
             async with self.engine.transaction() as tx:
                 book, answers, revisions = await self._settle_in(tx, group)
         except BaseException:
-            # Not committed, or not known to be: let go in memory and see from the revision what happened.
-            # Where others write too, they may have been quicker than this line; then only reading anew helps.
+            # Not committed, or not known to be: let go in memory and see from the history what happened.
+            # A sweep may have looked there before this line, so memory goes back to where the group began.
             if book is not None:
                 self._let_go(book)
-                if not self.engine.one_lane:
-                    self.memory.forget({row.pool for row in book.added.values()})
+                self.memory.rewind(book.began_at)
             raise
         self.memory.committed(revisions, book.epoch)
         return answers
@@ -123,7 +126,7 @@ class Ledger:
         locked = await tx.lock(pools)
         wishes = group.wishes()
         await self.memory.catch_up(tx, locked.revisions)
-        book = Book(locked.now, self.rules, self.memory, self.memory.epoch)
+        book = Book(locked.now, self.rules, self.memory, self.memory.epoch, locked.revisions)
         try:
             await book.read(tx, wishes)
             answers = [book.settle(wish) for wish in wishes]

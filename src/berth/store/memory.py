@@ -5,6 +5,7 @@ with the pool's revision, and what other replicas and commands did since is read
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from berth.errors import Taken
@@ -18,6 +19,7 @@ from berth.store.wishes import Refused, family_of
 
 NEWCOMER = "(newcomer)"
 UNKNOWN = -1
+PORTION = 5000
 FEED = """SELECT address, effect, (SELECT min(id) FROM history) FROM history
 WHERE pool = $1 AND id > $2 AND effect <> 0 ORDER BY id"""
 
@@ -62,10 +64,14 @@ class Memory:
         revisions = {row[0]: row[1] for row in await tx.rows("SELECT key, revision FROM pools")}
         held = await tx.rows("SELECT address, pool FROM addresses")
         fresh = {key: Space(self.spaces[key].pool) for key in (self.spaces if only is None else only)}
-        for address, pool in held:
+        for at, (address, pool) in enumerate(held, 1):
             adopt_everywhere(fresh, parse_block(address), pool)
+            if at % PORTION == 0:
+                await asyncio.sleep(0)  # a million of them take seconds, and requests go on meanwhile
         self.epoch += 1
         for key, space in fresh.items():
+            if space.pool != self.spaces[key].pool:  # a reload came in between
+                space.edit(self.spaces[key].pool)
             self.spaces[key] = space
             self.revisions[key] = revisions.get(key, UNKNOWN)
 
@@ -90,6 +96,13 @@ class Memory:
             self.spaces[key].adopt(parse_block(address), address)
         else:
             self.freed(address)
+
+    def rewind(self, revisions: Mapping[str, int]) -> None:
+        """What happened since these revisions is not certain: read it from the history again, which does no
+        harm to what memory has right.
+        """
+        for key, revision in revisions.items():
+            self.revisions[key] = min(revision, self.revisions.get(key, UNKNOWN))
 
     def forget(self, keys: Iterable[str]) -> None:
         """Something did not fit: read these pools anew next time."""

@@ -98,10 +98,16 @@ class Sweeper:
 
     async def _prune(self) -> None:
         async with self.ledger.engine.transaction() as tx:
-            before = await tx.now() - self.history_ms
-            await tx.rows(PRUNE_HISTORY, before, PORTION)
+            now = await tx.now()
+            before = now - self.history_ms
             await tx.rows(PRUNE_SEEN, before)
-            await tx.rows(operators.PRUNE, await tx.now() - DAY_MS)
+            await tx.rows(operators.PRUNE, now - DAY_MS)
+        while await self._prune_history(before) == PORTION:
+            pass
+
+    async def _prune_history(self, before: int) -> int:
+        async with self.ledger.engine.transaction() as tx:
+            return len(await tx.rows(PRUNE_HISTORY, before, PORTION))
 
     async def stop(self) -> None:
         """Let another replica go on at once."""
