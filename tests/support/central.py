@@ -19,7 +19,7 @@ from berth.central.identity import Identities, Tokens
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Limits
-from berth.central.sweep import sweep_once
+from berth.central.sweep import count, sweep_once
 from berth.central.zones import EXAMPLE, parse_zones
 from berth.leasing.holders import DAY_MS, Entry
 from berth.store import rows
@@ -100,7 +100,9 @@ class World:
         return await self.send("DELETE", "/v2/cluster", {"cluster_id": cluster}, headers=headers)
 
     async def sweep(self) -> Swept:
-        return await sweep_once(self.sweeper, self.api.metrics)
+        swept = await sweep_once(self.sweeper, self.api.metrics)
+        await count(self.ledger.engine, self.api.metrics, swept)
+        return swept
 
     def advance(self, *, days: float = 0, seconds: float = 0) -> None:
         self.clock.shift_ms += round(days * DAY_MS + seconds * 1000)

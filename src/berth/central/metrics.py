@@ -30,7 +30,9 @@ class ApiMetrics:
             "berth_inventory_differences", "What operators and the ledger disagree on.", ("kind",)
         )
         self.frozen = self._gauge(
-            "berth_clusters_frozen", "Clusters for which two operators speak; nothing of them is freed.", ()
+            "berth_clusters_frozen",
+            "Clusters for which two operators speak; nothing of them can be released.",
+            (),
         )
         self._waiting = self._gauge("berth_api_waiting", "Requests that wait for the database.", ())
 
@@ -43,11 +45,13 @@ class ApiMetrics:
         )
         self._states = self._gauge(
             "berth_zone_addresses_by_state",
-            "Held addresses: in_use, retained or lapsed.",
+            "Held addresses: in_use, retained or lapsed; told by the replica that sweeps.",
             (*POOL, "state"),
         )
         self._entries = self._gauge(
-            "berth_zone_entries", "Entries: active, pending, retained or lapsed.", (*POOL, "state")
+            "berth_zone_entries",
+            "Entries: active, pending, retained or lapsed; told by the replica that sweeps.",
+            (*POOL, "state"),
         )
 
     def _build_neighbours(self) -> None:
