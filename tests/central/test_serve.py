@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import aiohttp
 import pytest
 from tests.support.central import request_body
 from tests.support.eventually import eventually
+from tests.support.processes import wait_until
 from tests.support.started import api_process
 
 ONE = "zones: [{name: one, ipv4: [192.0.2.0/24]}]\n"
@@ -98,6 +100,17 @@ def lines(word: str, file: Path) -> list[str]:
     return [line for line in file.read_text().splitlines() if word in line]
 
 
+def test_a_server_that_stops_leaves_the_sweep_to_others_at_once(tmp_path: Path) -> None:
+    def duty() -> list[tuple[str]]:
+        with closing(sqlite3.connect(tmp_path / "berth.db")) as file:
+            return file.execute("SELECT name FROM duties").fetchall()
+
+    with api_process(tmp_path, "--sweep-seconds", "0.05") as api:
+        assert wait_until(lambda: duty() == [("sweep",)])
+        assert api.stop() == 0
+        assert duty() == []
+
+
 def test_a_second_server_on_the_same_sqlite_file_is_refused(tmp_path: Path) -> None:
     with api_process(tmp_path):
         outcome = run("--listen", "127.0.0.1:0", folder=tmp_path)
@@ -125,6 +138,8 @@ def run(*flags: str, folder: Path) -> subprocess.CompletedProcess[str]:
         (["--cluster-token-file", "missing"], "cannot be read"),
         (["--tls-cert", "missing"], "TLS files cannot be used"),
         (["--netbox-url", "http://127.0.0.1:1"], "--netbox-token-file"),
+        (["--splunk-url", "http://127.0.0.1:1"], "Splunk needs"),
+        (["--tls-key", "server.key"], "need --tls-cert"),
     ],
 )
 def test_bad_input_is_one_sentence_and_no_traceback(tmp_path: Path, flags: list[str], sentence: str) -> None:

@@ -15,7 +15,7 @@ from berth import log
 from berth.central.metrics import ApiMetrics
 from berth.central.ror import token
 from berth.central.settings import Netbox
-from berth.errors import StoreDown, UserError
+from berth.errors import StoreDown
 from berth.net import parse_block
 from berth.store import outbox
 from berth.store.engine import Engine
@@ -79,8 +79,6 @@ class NetboxClient:
 
 class Mirror:
     def __init__(self, settings: Netbox, engine: Engine, metrics: ApiMetrics, who: str) -> None:
-        if settings.token_file is None:
-            raise UserError("--netbox-url needs --netbox-token-file.")
         self._settings = settings
         self._engine = engine
         self._metrics = metrics

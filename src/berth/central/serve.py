@@ -14,7 +14,7 @@ import socket
 import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from aiohttp import web
@@ -24,7 +24,7 @@ from berth.central.app import Api, Config
 from berth.central.identity import load_identities, load_tokens
 from berth.central.metrics import ApiMetrics
 from berth.central.neighbours import Neighbours
-from berth.central.settings import ApiSettings, Tls
+from berth.central.settings import ApiSettings, Tls, refuse_half
 from berth.central.sweep import sweep_forever
 from berth.central.zones import load_zones
 from berth.errors import BerthError, StoreDown, UserError
@@ -41,6 +41,7 @@ STOP_SECONDS = 5.0
 
 async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
     """Run until cancelled; then finish the requests under way, at most for a few seconds."""
+    refuse_half(settings)
     async with AsyncExitStack() as stack:
         bound = bind(settings.listen)
         config = read_config(settings)
@@ -52,9 +53,10 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         metrics = ApiMetrics()
         neighbours = await stack.enter_async_context(Neighbours.open(settings, metrics))
         api = Api(ledger, config, settings.limits, metrics, neighbours.journal)
+        sweeper = _sweeper(settings, ledger)
+        stack.push_async_callback(leave_duty, sweeper)
         hangup = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            sweeper = _sweeper(settings, ledger)
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
                 tasks.create_task(reload_forever(settings, api, hangup)),
@@ -153,6 +155,13 @@ def _sweeper(settings: ApiSettings, ledger: Ledger) -> Sweeper:
     duty_ms = round(max(3 * settings.sweep_seconds, 5.0) * 1000)
     who = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     return Sweeper(ledger, ClockGuard(), who, duty_ms, settings.history_days * 24 * 3600 * 1000)
+
+
+async def leave_duty(sweeper: Sweeper) -> None:
+    """Another replica sweeps at once; without a database, once our time is over."""
+    with suppress(StoreDown, TimeoutError):
+        async with asyncio.timeout(1):
+            await sweeper.stop()
 
 
 # Listening

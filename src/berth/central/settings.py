@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from berth.errors import UserError
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -63,6 +65,18 @@ class Netbox:
     url: str = ""
     token_file: Path | None = None
     tag: str = ""
+
+
+def refuse_half(settings: ApiSettings) -> None:
+    """What is given in part is meant to work: better not to start than to be silently off."""
+    splunk, netbox, tls = settings.splunk, settings.netbox, settings.tls
+    parts = (splunk.url, splunk.token_file, splunk.index)
+    if any(parts) and not splunk.enabled:
+        raise UserError("Splunk needs --splunk-url, --splunk-token-file and --splunk-index.")
+    if netbox.url and netbox.token_file is None:
+        raise UserError("--netbox-url needs --netbox-token-file.")
+    if tls.certificate is None and (tls.key or tls.client_ca):
+        raise UserError("--tls-key and --client-ca need --tls-cert.")
 
 
 @dataclass(frozen=True, slots=True)
