@@ -11,6 +11,7 @@ from tests.support.operator import built
 
 from berth.dialects.kubipam.kinds import BUSY, FIRST_MATCH, INVALID, RANGE, READY, REQUEST
 from berth.errors import Invalid
+from berth.kube.resource import Resource
 from berth.net import parse_block
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -37,6 +38,13 @@ async def test_a_range_must_have_ranges(world: World) -> None:
         await world.client.create(RANGE, built(RANGE, "p", {"chunkSize": 24}), world.namespace)
 
 
+@pytest.mark.parametrize("resource", [RANGE, REQUEST])
+async def test_both_must_have_a_spec(world: World, resource: Resource) -> None:
+    """K-004, K-006"""
+    with pytest.raises(Invalid, match="spec: Required"):
+        await world.client.create(resource, built(resource, "x"), world.namespace)
+
+
 async def test_an_empty_range_is_ready_and_grants_nothing(world: World) -> None:
     """K-005"""
     await world.range()
@@ -56,6 +64,8 @@ async def test_an_empty_name_is_said_to_be_missing(world: World) -> None:
     """K-007"""
     await world.ask("r", range="")
     await world.refused("r", INVALID, "IPAMRange object not specified")
+    await world.ask("slash", range="foo/")
+    await world.refused("slash", INVALID, f"IPAMRange {world.namespace}/foo/ not found")
 
 
 async def test_the_mode_is_filled_in_by_the_schema(world: World) -> None:

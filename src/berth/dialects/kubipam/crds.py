@@ -3,6 +3,7 @@
 What upstream's controller calls `Invalid` must reach ours, so the schema has no enums and no bounds on sizes;
 lengths are bounded only because a rule of the API server needs to know its cost. Specs are immutable by such
 rules, which hold while no operator runs; zero values and absent ones are the same, as upstream writes either.
+Such a rule compares two specs, so the spec itself is required: nobody gets round it by way of none.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _range() -> Crd:
     )
     return Crd(
         RANGE,
-        root(checked(spec, *(rule(one, FIXED.format("an IPAMRange")) for one in same)), _range_status()),
+        root(_fixed(spec, same, "an IPAMRange"), _range_status(), ("spec",)),
         columns=(column("Mode", ".spec.mode"), column("STATE", ".status.state")),
         names=Names(short=("iprange",)),
     )
@@ -55,7 +56,7 @@ def _range_status() -> dict[str, Any]:
             "message": text("Why it is not Ready."),
             "roundRobin": listing(text(), "Where the next block is looked for, one per prefix length."),
             "taken": listing(text(), "All that is taken, as merged ranges: what no other request can get."),
-            "pending": listing(text(), "Grants on their way to their requests, as <uid> <cidr>."),
+            "pending": listing(text(), "Grants as <uid> <cidr> that were on their way at the last write."),
             "released": listing(text(), "UIDs of requests that gave back their block and are about to go."),
         }
     )
@@ -89,7 +90,7 @@ def _request() -> Crd:
     )
     return Crd(
         REQUEST,
-        root(checked(spec, *(rule(one, FIXED.format("an IPAMRequest")) for one in same)), _request_status()),
+        root(_fixed(spec, same, "an IPAMRequest"), _request_status(), ("spec",)),
         columns=(
             column("IPAM", ".spec.ipam.name"),
             column("Size", ".spec.size", "integer"),
@@ -109,6 +110,10 @@ def _request_status() -> dict[str, Any]:
             "range": text("Namespace and name of the IPAMRange the block was taken from."),
         }
     )
+
+
+def _fixed(spec: dict[str, Any], same: tuple[str, ...], what: str) -> dict[str, Any]:
+    return checked(spec, *(rule(one, FIXED.format(what)) for one in same))
 
 
 def _same_number(field: str) -> str:
