@@ -122,10 +122,12 @@ def test_a_cursor_past_the_last_address_is_dropped() -> None:
 
 def test_two_grants_of_one_write_cannot_overlap() -> None:
     draft = Draft(Page())
-    draft.grant("one", parse_block("10.0.0.0/31"))
-    draft.grant("two", parse_block("10.0.0.1/32"))
-    with pytest.raises(AssertionError, match="overlap"):
-        draft.page()
+    draft.adopt(RangeSet([parse_range("10.0.0.8")]))
+    assert draft.grant("one", parse_block("10.0.0.0/31"))
+    for cidr in ("10.0.0.1/32", "10.0.0.0/30", "10.0.0.8/32"):
+        assert not draft.grant("two", parse_block(cidr))
+    assert draft.grant("two", parse_block("10.0.0.2/32"))
+    assert draft.page().taken == RangeSet(map(parse_range, ("10.0.0.0-10.0.0.2", "10.0.0.8")))
 
 
 def request(uid: str, cidr: str = "") -> dict[str, object]:

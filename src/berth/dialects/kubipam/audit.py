@@ -102,6 +102,7 @@ class Audit:
     async def sweep(self) -> None:
         there = {opened.uid for opened in self._ranges}
         self._sightings = {uid: seen for uid, seen in self._sightings.items() if uid in there}
+        self._braked = {uid: told for uid, told in self._braked.items() if uid in there}
         for opened in self._ranges:
             try:
                 await self._look_at(opened)
@@ -150,6 +151,7 @@ class Audit:
         blocks = sum(1 for _ in ripe.blocks())
         leases = sum(1 for _ in opened.desk.space.leases())
         if blocks <= max(self._settings.brake_blocks, self._settings.brake_share * leases):
+            self._braked.pop(opened.uid, None)
             return False
         if self._braked.get(opened.uid) != ripe:
             self._braked[opened.uid] = ripe

@@ -65,7 +65,7 @@ class Book:
 
     def _without_range(self, request: Object) -> Stance:
         key = range_of(request)
-        if key.endswith("/"):
+        if not key.partition("/")[2]:
             return Wait("PoolNotSpecified", "IPAMRange object not specified", stamp=True)
         return Wait("PoolNotFound", f"IPAMRange {key} not found", stamp=True)
 
@@ -144,9 +144,17 @@ class Book:
                 return True
             except Stale:
                 continue  # others wrote the page since we looked at the request: look again
+        if opened is not None and self._is_beginning(opened):
+            raise Conflict(409, "nothing is released before what is in use was written down")
         if opened is not None:
             opened.let_go(uid)
         return True
+
+    def _is_beginning(self, opened: OpenRange) -> bool:
+        """Is its page about to be written, from a list that perhaps still names this request?"""
+        obj = self._ranges.object(opened.key)
+        alive = obj is not None and not meta.is_deleting(obj)
+        return alive and opened.fault is None and opened.ledger.page is None
 
     async def _alive(self, request: Object) -> Object | None:
         """The request as it is stored: a cache that lags must not release twice."""

@@ -49,7 +49,7 @@ class Stale(Exception):
 
 
 class Facts(Protocol):
-    """What is known of requests by their UID. Both never become untrue."""
+    """What is known of requests by their UID. Neither becomes untrue but by a restored backup."""
 
     def granted(self, uid: str) -> Block | None: ...
     def is_gone(self, uid: str) -> bool: ...
@@ -86,6 +86,7 @@ class Ledger:
         self.goes_round = False
         self.family = Family.V4
         self._key = ("", "")
+        self._uid = ""
         self._words: Object = {}
         self._waiting: list[Waiting] = []
         self._lock = asyncio.Lock()
@@ -96,7 +97,7 @@ class Ledger:
     # Following what is there
 
     def open(self, obj: Object) -> None:
-        self._key = obj["metadata"]["namespace"], obj["metadata"]["name"]
+        self._key, self._uid = (obj["metadata"]["namespace"], obj["metadata"]["name"]), meta.uid(obj)
         self._read(obj)
 
     def follow(self, obj: Object) -> None:
@@ -117,9 +118,14 @@ class Ledger:
             self.page, self.fault = None, str(error)
 
     def _catch_up(self) -> None:
-        obj = self._cache.get(*self._key)
+        obj = self._object()
         if obj is not None:
             self.follow(obj)
+
+    def _object(self) -> Object | None:
+        """Our range. One that was made anew under its name has a page of its own, which is not ours."""
+        obj = self._cache.get(*self._key)
+        return obj if obj is not None and meta.uid(obj) == self._uid else None
 
     # What is written
 
@@ -181,7 +187,7 @@ class Ledger:
 
     async def flush(self) -> None:
         """Write the words if they differ from what is there."""
-        obj = self._cache.get(*self._key)
+        obj = self._object()
         status = (obj.get("status") or {}) if obj is not None else {}
         if patch.diff(status, {**status, **self._words}) is not None:
             await self._write(Waiting(lambda draft: None, begins=True))
@@ -190,10 +196,14 @@ class Ledger:
 
     async def _write(self, mine: Waiting) -> None:
         self._waiting.append(mine)
-        async with self._lock:
-            if not mine.done:
-                await self._pace()
-                await self._commit()
+        try:
+            async with self._lock:
+                if not mine.done:
+                    await self._pace()
+                    await self._commit()
+        finally:
+            if not mine.done and mine in self._waiting:
+                self._waiting.remove(mine)  # cut short: nobody hears the answer, so nobody else asks for it
         if mine.error is not None:
             raise mine.error
 
@@ -221,7 +231,7 @@ class Ledger:
     async def _attempt(self, batch: list[Waiting]) -> bool:
         """True if everyone has an answer."""
         self._catch_up()
-        obj = self._cache.get(*self._key)
+        obj = self._object()
         if obj is None:
             return _finish(batch, Conflict(409, "the range is gone"))
         page, returned = self._planned(batch)

@@ -70,9 +70,7 @@ class RangeLife:
         The requests are read from the server after the page: then what is on neither side is truly free.
         """
         version = opened.ledger.version
-        found = self._requests.referring(opened.key)
-        if found:
-            found = (await self._client.list(kinds.REQUEST, self._scope)).items
+        found = await self._everyone() if self._was_served(opened) else []
         page = opened.ledger.page
         released = page.released if page is not None else frozenset()
         blocks = [block for uid, block in holders(found, opened.key) if uid not in released]
@@ -85,6 +83,16 @@ class RangeLife:
         if blocks:
             _log.info("adopted what is in use", range=opened.key, requests=len(blocks))
 
+    def _was_served(self, opened: OpenRange) -> bool:
+        """Can anyone hold a block of it? Not if no status was ever written and no request names it; who
+        watches one namespace only cannot tell."""
+        obj = self._ranges.object(opened.key) or {}
+        return bool(self._scope or obj.get("status") or self._requests.referring(opened.key))
+
+    async def _everyone(self) -> list[Object]:
+        """Always of all namespaces: who asks from elsewhere holds a block like any other."""
+        return (await self._client.list(kinds.REQUEST)).items
+
     # The end
 
     async def _going(self, obj: Object, opened: OpenRange) -> Outcome:
@@ -95,7 +103,7 @@ class RangeLife:
             return await self._wait(opened)
         # Nobody we know of. One request may be news to us, so the server is asked; and the page must be the
         # one we looked at, so that no other operator has granted anything since.
-        if self._refer((await self._client.list(kinds.REQUEST, self._scope)).items, opened.key):
+        if self._refer(await self._everyone(), opened.key):
             await self._wait(opened)
             return After(LOOK_AGAIN_SECONDS)
         steps = patch.remove_finalizer(obj, kinds.FINALIZER) or []

@@ -100,11 +100,14 @@ class OpenRange:
         self.desk.edit(spec.pool)
 
     def adopt(self, uid: str, block: Block) -> None:
-        other = self.desk.adopt(block, uid)
-        shown = None if other is None else self._requests.granted(other)
-        if other is not None and shown is not None and shown.overlaps(block):
-            self._shared += [(uid, block), (other, shown)]
-            _log.warning("one block, two holders", range=self.key, cidr=str(block), uids=f"{uid}, {other}")
+        if self.desk.adopt(block, uid) is None:
+            return
+        for held, other in self.desk.space.leases():
+            if other != uid and held.overlaps(block) and self._requests.granted(other) == held:
+                self._shared += [(uid, block), (other, held)]
+                _log.warning(
+                    "one block, two holders", range=self.key, cidr=str(block), uids=f"{uid}, {other}"
+                )
 
     def turned(self, page: Page) -> None:
         """Others wrote the page: learn what they took and gave back."""
@@ -234,7 +237,10 @@ class Ranges:
             self._sources.requests.left(meta.uid(old))
             if (opened := self._open.get(range_of(old))) is not None:
                 opened.gone(meta.uid(old))
-        if new is not None and (opened := self._open.get(range_of(new))) is not None:
+        if new is None:
+            return
+        self._sources.requests.came(meta.uid(new))
+        if (opened := self._open.get(range_of(new))) is not None:
             opened.seen(new)
 
     def forget(self, ref: Ref) -> None:

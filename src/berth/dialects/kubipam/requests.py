@@ -18,7 +18,7 @@ INDEXES = {"range": referred, "uid": lambda request: (meta.uid(request),)}
 
 
 class Requests:
-    """Facts about requests, by UID; both kinds stay true once they are."""
+    """Facts about requests, by UID. Both kinds stay true once they are, unless a backup is restored."""
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
@@ -35,6 +35,10 @@ class Requests:
     def is_gone(self, uid: str) -> bool:
         """Was it seen to go? A UID that was never seen is not gone: the watch may be late."""
         return uid in self._gone
+
+    def came(self, uid: str) -> None:
+        """It is there. A restored backup brings back even those that were seen to go."""
+        self._gone.pop(uid, None)
 
     def left(self, uid: str) -> None:
         self._gone[uid] = None

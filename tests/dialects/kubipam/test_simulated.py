@@ -1,0 +1,285 @@
+"""The issue's property, on whole operators: any sequence of grants and releases of mixed lengths never
+overlaps, and after all are released the range is whole again. And orders of events no real server plays on
+demand: a backup that comes back, a range made anew under a waiting write."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random, seed
+from typing import Any
+
+import pytest
+from tests.dialects.kubipam.simulation import NAMESPACE, Server, Simulated, cidr_of, on_fake_time, operators
+from tests.support import virtual
+from tests.support.deep import FACTOR
+
+from berth.dialects.kubipam.kinds import BUSY, DELETING, FINALIZER, RANGE, READY, REQUEST
+from berth.dialects.kubipam.translate import block_of, read_range
+from berth.errors import NotFound
+from berth.kube import meta
+from berth.kube.resource import Resource
+from berth.leasing import Claim, Refusal, Space, decide
+from berth.net import RangeSet, parse_block, parse_range
+
+SPACES: tuple[tuple[list[str], int, list[str]], ...] = (
+    (["10.0.0.0/27", "10.0.0.40-10.0.0.50"], 32, ["10.0.0.7", "10.0.0.8/30", "10.9.9.9"]),
+    (["fd00::/123", "fd00::28-fd00::32"], 128, ["fd00::7", "fd00::8/126", "10.0.0.1"]),
+)
+
+
+@pytest.fixture(autouse=True)
+def fake_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fake_time(monkeypatch)
+
+
+def status(server: Server, name: str = "p") -> dict[str, Any]:
+    return server.find(RANGE, name).get("status") or {}
+
+
+def taken(server: Server) -> RangeSet:
+    return RangeSet(map(parse_range, status(server).get("taken") or ()))
+
+
+def shown(server: Server) -> RangeSet:
+    return RangeSet(block.range for one in server.all(REQUEST) if (block := block_of(one)) is not None)
+
+
+@pytest.mark.parametrize("number", range(16 * FACTOR))
+def test_any_sequence_of_grants_and_releases(number: int) -> None:
+    virtual.run(play(number))
+
+
+async def play(number: int) -> None:
+    """Three operators that lag, lose answers and die; requests of every kind under few names."""
+    seed(number)
+    random, server = Random(number), Server()
+    ranges, width, pins = SPACES[number % 2]
+    server.create(RANGE, "p", {"ranges": ranges, "mode": random.choice(["FirstMatch", "RoundRobin"])})
+    async with operators(server, random, 3, loss=random.choice([0.0, 0.1])) as running:
+        for _ in range(60):
+            act(server, random, width, pins)
+            await asyncio.sleep(random.choice([0.0, 0.01, 0.3]))
+            if random.random() < 0.05:
+                await replace_one(running, server, random)
+        calm(running)
+        await asyncio.sleep(120)
+        check(server)
+        for request in server.all(REQUEST):
+            server.delete(REQUEST, request["metadata"]["name"])
+        await asyncio.sleep(120)
+        assert server.all(REQUEST) == []
+        assert status(server)["taken"] == []
+        assert not status(server).get("pending")
+
+
+def act(server: Server, random: Random, width: int, pins: list[str]) -> None:
+    name = f"r{random.randrange(12)}"
+    try:
+        server.find(REQUEST, name)
+    except NotFound:
+        pin = {"request": random.choice(pins)} if random.random() < 0.2 else {}
+        server.ask(name, size=random.choice([width, width, width - 1, width - 2, width - 4]), **pin)
+        return
+    if random.random() < 0.5:
+        server.delete(REQUEST, name)
+
+
+async def replace_one(running: list[Simulated], server: Server, random: Random) -> None:
+    """Killed wherever it was; the next one starts from what is stored."""
+    at = random.randrange(len(running))
+    await running[at].stop()
+    running[at] = Simulated(server, random, loss=running[at].link.loss)
+    running[at].start()
+
+
+def calm(running: list[Simulated]) -> None:
+    for one in running:
+        one.link.loss = 0.0
+
+
+def check(server: Server) -> None:
+    """I2: the page is what requests show. I4: each has a state, and whoever waits waits for a reason."""
+    assert taken(server) == shown(server)
+    space = Space(read_range(server.find(RANGE, "p")).pool)
+    for request in server.all(REQUEST):
+        if (block := block_of(request)) is not None:
+            space.take(block, meta.uid(request))
+    for request in server.all(REQUEST):
+        state = (request.get("status") or {}).get("state")
+        assert state == (READY if cidr_of(request) else BUSY)
+        if state == BUSY:
+            spec = request["spec"]
+            pin = parse_block(spec["request"]) if "request" in spec else None
+            wish = Claim("x", pin=pin) if pin else Claim("x", length=spec["size"])
+            assert isinstance(decide(wish, (space,)), Refusal), request
+
+
+# What was there before
+
+
+def holder(server: Server, name: str, cidr: str, *, going: bool = False, **spec: Any) -> dict[str, Any]:
+    """A request that holds a block, as upstream left it; put there without asking whether others have it."""
+    found = server.find(REQUEST, server.ask(name, **spec)["metadata"]["name"])
+    found["metadata"]["finalizers"] = [FINALIZER]
+    found["status"] = {"cidr": cidr, "state": READY}
+    if going:
+        found["metadata"]["deletionTimestamp"] = "now"
+    server.objects[REQUEST.plural, NAMESPACE, name] = found
+    server.shown[meta.uid(found)] = cidr
+    return found
+
+
+def test_what_went_while_nobody_looked_is_free_at_once() -> None:
+    """T23: an installation of upstream whose requests were all being deleted when we came. Their blocks are
+    not put on the page by a list that still names them."""
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.0/27"]})
+        server.edit(RANGE, "p", metadata={"finalizers": [FINALIZER]}, status={"state": READY})
+        for number in range(20):
+            holder(server, f"r{number}", f"10.0.0.{number}/32", going=True)
+        async with operators(server, Random(3)):
+            await asyncio.sleep(5)
+            assert server.all(REQUEST) == []
+            assert status(server)["taken"] == []
+
+    virtual.run(main())
+
+
+def test_a_block_over_two_others_leaves_both_to_their_holders() -> None:
+    """Upstream granted a /30 over two single addresses; the /30 goes, and neither of them is free."""
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.0/29"]})
+        for name, cidr in (("a", "10.0.0.0/32"), ("b", "10.0.0.2/32"), ("c", "10.0.0.0/30")):
+            holder(server, name, cidr)
+        async with operators(server, Random(0)):
+            await asyncio.sleep(1)
+            server.delete(REQUEST, "c")
+            await asyncio.sleep(1)
+            assert status(server)["taken"] == ["10.0.0.0", "10.0.0.2"]
+
+    virtual.run(main())
+
+
+def test_who_asks_from_another_namespace_counts_for_an_operator_of_one() -> None:
+    """K-089 with `--namespace`: its block is on a page made anew, and the range stays for it."""
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.0/29"]}, "infra")
+        held = server.create(REQUEST, "r", {"ipam": {"name": "p", "namespace": "infra"}}, "app")
+        server.patch(REQUEST, "r", {"status": {"cidr": "10.0.0.0/32", "state": READY}}, "app")
+        async with operators(server, Random(0), namespace="infra"):
+            await asyncio.sleep(1)
+            assert server.find(RANGE, "p", "infra")["status"]["taken"] == ["10.0.0.0"]
+            server.delete(RANGE, "p", "infra")
+            await asyncio.sleep(5)
+            assert server.find(RANGE, "p", "infra")["status"]["state"] == DELETING
+            server.delete(REQUEST, held["metadata"]["name"], "app")
+            await asyncio.sleep(5)
+            assert server.all(RANGE) == []
+
+    virtual.run(main())
+
+
+# A backup comes back
+
+
+def test_a_request_that_a_backup_brings_back_is_served() -> None:
+    """T11: it was seen to go, and is there again under its UID."""
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.0/29"]})
+        async with operators(server, Random(0)) as (operator,):
+            await asyncio.sleep(1)
+            server.ask("r")
+            backup, revision = dict(server.objects), server.revision
+            await asyncio.sleep(1)
+            assert cidr_of(server.find(REQUEST, "r"))
+            server.delete(REQUEST, "r")
+            await asyncio.sleep(1)
+            assert server.all(REQUEST) == []
+            server.restore(backup, revision)
+            operator.relist(RANGE, REQUEST)
+            await asyncio.sleep(5)
+            assert cidr_of(server.find(REQUEST, "r"))
+            assert taken(server) == shown(server)
+
+    virtual.run(main())
+
+
+# Under the same name
+
+
+@pytest.mark.parametrize("number", range(5 * FACTOR))
+def test_range_and_request_made_anew_under_passes_that_still_run(number: int) -> None:
+    """K-102: torn out and made again while operators still write for those before. Identity is the UID."""
+
+    async def main() -> None:
+        seed(number)
+        random, server = Random(number), Server()
+        async with operators(server, random, 2):
+            for turn in range(8):
+                server.create(RANGE, "p", {"ranges": [f"10.0.{turn}.0/30"]})
+                server.ask("r")
+                await asyncio.sleep(random.uniform(0.0, 0.4))
+                if turn < 7:
+                    tear_out(server, REQUEST, "r")
+                    tear_out(server, RANGE, "p")
+            await asyncio.sleep(20)
+            assert cidr_of(server.find(REQUEST, "r")) == "10.0.7.0/32"
+            assert status(server)["taken"] == ["10.0.7.0"]
+
+    virtual.run(main())
+
+
+def tear_out(server: Server, resource: Resource, name: str) -> None:
+    server.edit(resource, name, metadata={"finalizers": None})
+    server.delete(resource, name)
+
+
+# The clock
+
+
+def test_a_freed_block_is_granted_within_a_second() -> None:
+    """K-088, by the clock of the loop."""
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.1"]})
+        server.ask("holder")
+        async with operators(server, Random(0)):
+            await asyncio.sleep(1)
+            server.ask("waiting")
+            await asyncio.sleep(1)
+            assert server.find(REQUEST, "waiting")["status"]["state"] == BUSY
+            server.delete(REQUEST, "holder")
+            await asyncio.sleep(1)
+            assert cidr_of(server.find(REQUEST, "waiting")) == "10.0.0.1/32"
+
+    virtual.run(main())
+
+
+def test_who_missed_every_call_looks_again_after_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K-088: at the latest."""
+    monkeypatch.setattr("berth.dialects.pool.Desk._freed", lambda desk, block: None)
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.1"]})
+        server.ask("holder")
+        async with operators(server, Random(0)):
+            await asyncio.sleep(1)
+            server.ask("waiting")
+            await asyncio.sleep(1)
+            server.delete(REQUEST, "holder")
+            await asyncio.sleep(80)
+            assert server.find(REQUEST, "waiting")["status"]["state"] == BUSY
+            await asyncio.sleep(80)
+            assert cidr_of(server.find(REQUEST, "waiting")) == "10.0.0.1/32"
+
+    virtual.run(main())
