@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.faults.stage import load_of_machine
 from tests.support.elected_writer import CONFIG_MAPS, LOST
 from tests.support.eventually import eventually
 
@@ -23,10 +24,12 @@ from berth.kube.client import Client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
+PATIENCE_SECONDS = 60.0
 ROOT = Path(__file__).resolve().parents[2]
-LEASE_SECONDS = 3.0
+# Longer where the machine is busy: a leader that gets no turn loses its lease, and rightly so.
+LEASE_SECONDS = 3.0 * max(1.0, load_of_machine() / 2)
 # A busy machine starts and schedules slowly; the bound on a takeover itself is 1.5 leases.
-SLACK_SECONDS = 2.0
+SLACK_SECONDS = LEASE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Writer:
 
     async def says(self, text: str) -> None:
         assert self.process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             line = await self.process.stdout.readline()
         assert line.decode().strip() == text
 
@@ -46,7 +49,7 @@ class Writer:
         self.process.send_signal(number)
 
     async def ends(self) -> int:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.process.wait()
 
 
@@ -80,7 +83,7 @@ class Stage:
         async def enough() -> bool:
             return len(await self.written_by(writer)) > more_than
 
-        await eventually(enough)
+        await eventually(enough, PATIENCE_SECONDS)
 
     async def holder(self) -> str:
         lease = await self.client.get(LEASES, "writer", self.namespace)
@@ -134,7 +137,7 @@ async def test_a_clean_stop_empties_the_lease_and_the_next_leads_at_once(stage: 
             assert await old.ends() == 0
             stopped_at = time.monotonic()
             await new.says("leading")
-            assert time.monotonic() - stopped_at < long / 3
+            assert time.monotonic() - stopped_at < long / 2  # far less than the lease had left
             new.send(signal.SIGTERM)
             assert await new.ends() == 0
     assert await stage.holder() == ""

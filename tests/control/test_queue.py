@@ -147,7 +147,7 @@ def test_a_ref_that_is_often_early_leaves_no_trail_of_late_wishes(queue: Queue[s
 
 
 async def test_get_waits_for_an_add(queue: Queue[str]) -> None:
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         waiting = group.create_task(queue.get())
         await asyncio.sleep(0)
         assert not waiting.done()

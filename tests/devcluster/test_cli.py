@@ -18,6 +18,7 @@ from tests.support.processes import mentioning, wait_until
 from berth.devcluster import Binaries
 
 COMMAND = [sys.executable, "-m", "berth.cli.main", "devcluster"]
+PATIENCE_SECONDS = 60.0  # a stop takes ten at most; a busy machine takes its own time on top
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Terminal:
         assert done.returncode == 1, done
         assert done.stderr.startswith("berth: ")
         assert done.stderr.count("\n") == 1, done.stderr
+        assert "Traceback" not in done.stdout
         assert mentioning(str(self.root)) == []
         return done.stderr
 
@@ -122,7 +124,7 @@ def test_a_cluster_in_the_foreground_serves_until_sigterm(terminal: Terminal) ->
         )
         process.send_signal(signal.SIGTERM)
 
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert mentioning(str(terminal.root)) == []
     assert list((terminal.root / "tmp").iterdir()) == []
 
@@ -130,10 +132,10 @@ def test_a_cluster_in_the_foreground_serves_until_sigterm(terminal: Terminal) ->
 @pytest.mark.cluster
 def test_ctrl_c_during_the_start_leaves_nothing(terminal: Terminal) -> None:
     with terminal.start("start") as process:
-        assert wait_until(lambda: mentioning(str(terminal.root / "tmp")) != [])
+        assert wait_until(lambda: mentioning(str(terminal.root / "tmp")) != [], PATIENCE_SECONDS)
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
     assert mentioning(str(terminal.root)) == []
     assert list((terminal.root / "tmp").iterdir()) == []
 
@@ -150,7 +152,7 @@ def test_a_part_that_dies_by_itself_ends_the_rest_with_a_sentence(terminal: Term
         _said(process, "Ctrl-C stops it.")
         (etcd,) = [pid for pid in mentioning(str(terminal.root)) if _name(pid) == "etcd"]
         os.kill(etcd, signal.SIGKILL)
-        _, said = process.communicate(timeout=15)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
 
         assert process.returncode == 1
         assert said.startswith("berth: etcd ended")
@@ -182,7 +184,7 @@ def test_a_background_cluster_whose_keeper_was_killed_shows_as_stopped(terminal:
     (keeper,) = [pid for pid in mentioning("berth.devcluster.keep") if pid in mentioning(str(terminal.root))]
     os.kill(keeper, signal.SIGKILL)
 
-    assert wait_until(lambda: mentioning(str(terminal.root)) == [])
+    assert wait_until(lambda: mentioning(str(terminal.root)) == [], PATIENCE_SECONDS)
     assert "stopped" in terminal.run("list").stdout
     assert "no dev cluster named default is running" in terminal.fails("kubeconfig")
     assert terminal.run("stop").returncode == 0

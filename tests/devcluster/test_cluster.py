@@ -153,7 +153,7 @@ def test_what_a_killed_owner_started_dies_with_it() -> None:
         assert all(is_alive(int(pid)) for pid in pids)
         os.kill(owner.pid, signal.SIGKILL)
 
-    assert wait_until(lambda: mentioning(directory) == [])
+    assert wait_until(lambda: mentioning(directory) == [], 60.0)
 
 
 async def test_a_stopped_api_server_does_not_answer_and_a_started_one_does(cluster: DevCluster) -> None:

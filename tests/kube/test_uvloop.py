@@ -43,7 +43,7 @@ def test_requests_over_tls_reuse_their_connection(tmp_path: Path) -> None:
 def test_cuts_and_timeouts_are_unreachable() -> None:
     async def scenario() -> None:
         script = [cut(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), silence(), FOUND]
-        async with scripted(*script) as server, Client(server.credentials(), timeout_seconds=0.1) as client:
+        async with scripted(*script) as server, Client(server.credentials(), timeout_seconds=1.0) as client:
             for _ in range(2):
                 with pytest.raises(Unreachable):
                     await client.create(CONFIGMAPS, configmap("a", 0))

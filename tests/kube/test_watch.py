@@ -76,7 +76,7 @@ class Notes:
         self._news.set()
 
     async def reach(self, *expected: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.lines[: len(expected)] != list(expected):
                 assert len(self.lines) < len(expected), self.lines
                 self._news.clear()

@@ -68,7 +68,7 @@ def configmap(name: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": data}
 
 
-async def in_step(store: Store, client: Client, namespace: str, seconds: float = 20.0) -> None:
+async def in_step(store: Store, client: Client, namespace: str, seconds: float = 60.0) -> None:
     """The store holds exactly what the server holds, of the same versions."""
     listing = await client.list(CONFIGMAPS, namespace)
     expected = {item["metadata"]["name"]: meta.resource_version(item) for item in listing.items}
@@ -92,17 +92,17 @@ async def test_every_change_is_heard(client: Client, namespace: str) -> None:
 async def test_a_watch_gets_bookmarks_and_ends_at_its_timeout(client: Client, namespace: str) -> None:
     """The server sends one shortly before the end, at the version of the kind's last change anywhere."""
     listing = await client.list(CONFIGMAPS, namespace)
-    await client.create(CONFIGMAPS, configmap("a"), namespace)
+    newest = await client.create(CONFIGMAPS, configmap("a"), namespace)
     stream = client.watch(CONFIGMAPS, namespace, resource_version=listing.resource_version, timeout_seconds=5)
-    seen = []
+    events = []
     async for event in stream:
-        seen.append(event.type)
+        events.append(event)
         if event.type == "ADDED":
-            elsewhere = await client.create(CONFIGMAPS, configmap(f"{namespace}-elsewhere"), "default")
-        else:
-            assert int(meta.resource_version(event.object)) >= int(meta.resource_version(elsewhere))
-    assert seen[0] == "ADDED"
-    assert set(seen[1:]) == {"BOOKMARK"}
+            newest = await client.create(CONFIGMAPS, configmap(f"{namespace}-elsewhere"), "default")
+    types = [event.type for event in events]
+    assert types.count("ADDED") == 1
+    assert types[-1] == "BOOKMARK"
+    assert int(meta.resource_version(events[-1].object)) >= int(meta.resource_version(newest))
 
 
 async def test_an_object_of_a_megabyte_is_one_event(client: Client, namespace: str) -> None:
@@ -121,7 +121,7 @@ class Writer:
         self.acknowledged: set[str] = set()
 
     async def reaches(self, goal: int) -> None:
-        await eventually(lambda: len(self.acknowledged) > goal, 30)
+        await eventually(lambda: len(self.acknowledged) > goal)
 
     async def run(self) -> None:
         number = 0
@@ -165,7 +165,7 @@ async def test_a_watch_survives_kill_9_with_nothing_missed(
         await writer.reaches(goal)
         task.cancel()
         await asyncio.wait([task])
-        await in_step(store, client, namespace, 10)
+        await in_step(store, client, namespace)
         if store.lists == 1:
             # Without a second list nothing can have been skipped: every acknowledged write was an event.
             heard = {version for _, version in store.heard}
@@ -190,7 +190,7 @@ async def test_a_version_the_store_has_forgotten_is_listed_again() -> None:
         await _until_forgotten(direct, meta.resource_version(store.objects["seen"]))
         assert list(store.objects) == ["seen"]
         proxy.mend()
-        await in_step(store, direct, "default", 10)
+        await in_step(store, direct, "default")
         assert (store.lists, store.restarts) == (2, 0)
 
 
@@ -205,7 +205,7 @@ async def _until_forgotten(client: Client, version: str) -> None:
                 await anext(events)
 
     with pytest.raises(errors.Gone):
-        await asyncio.wait_for(asking(), 30)
+        await asyncio.wait_for(asking(), 60)
 
 
 async def test_a_watch_that_is_cut_catches_up_without_a_list(
@@ -222,7 +222,7 @@ async def test_a_watch_that_is_cut_catches_up_without_a_list(
             proxy.cut()
             await client.create(CONFIGMAPS, configmap(f"missed{number}"), namespace)
             proxy.mend()
-            await in_step(store, client, namespace, 10)
+            await in_step(store, client, namespace)
         assert store.lists == 1
 
 
@@ -240,7 +240,7 @@ async def test_a_watch_whose_other_end_is_gone_without_a_word_is_made_anew(
         proxy.freeze()
         await client.create(CONFIGMAPS, configmap("missed"), namespace)
         proxy.mend()
-        await in_step(store, client, namespace, 10)
+        await in_step(store, client, namespace)
 
 
 async def test_a_store_restored_from_a_backup_is_listed_again() -> None:
@@ -257,7 +257,7 @@ async def test_a_store_restored_from_a_backup_is_listed_again() -> None:
         await client.delete(CONFIGMAPS, "old", "default")
         await eventually(lambda: len(store.objects) == 20 and "old" not in store.objects)
         await own.restore_etcd(saved)
-        await eventually(lambda: list(store.objects) == ["old"], 30)
+        await eventually(lambda: list(store.objects) == ["old"])
         assert store.restarts == 1
         await client.create(CONFIGMAPS, configmap("new"), "default")
         await in_step(store, client, "default")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     for _ in iter(holds, True):

@@ -3,12 +3,14 @@
     python -m tests.support.elected_writer KUBECONFIG NAMESPACE IDENTITY LEASE_SECONDS
 
 It says on its standard output when it leads and how it ended. SIGTERM is a clean stop. On SIGUSR1 it stops
-itself with SIGSTOP at the worst moment, right before its next write.
+itself with SIGSTOP at the worst moment: its next write has its connection, and only the check and the bytes
+are to come.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -29,27 +31,28 @@ LOST = 3
 
 @dataclass
 class Writer:
-    client: Client
+    elector: Elector
     namespace: str
     identity: str
     stop_before_next: bool = False
 
-    async def work(self) -> None:
+    async def work(self, client: Client) -> None:
         say("leading")
-        number = 0
-        while True:
-            if self.stop_before_next:
-                self.stop_before_next = False
-                os.kill(os.getpid(), signal.SIGSTOP)
-            await self.write(number)
-            number += 1
+        for number in itertools.count():
+            await self.write(client, number)
             await asyncio.sleep(0.05)
 
-    async def write(self, number: int) -> None:
+    def guard(self) -> None:
+        if self.stop_before_next:
+            self.stop_before_next = False
+            os.kill(os.getpid(), signal.SIGSTOP)
+        self.elector.guard()
+
+    async def write(self, client: Client, number: int) -> None:
         name = f"{self.identity}-{number}"
         obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
         try:
-            await self.client.create(CONFIG_MAPS, obj, self.namespace)
+            await client.create(CONFIG_MAPS, obj, self.namespace)
         except NotLeader:
             say("write refused")
             raise
@@ -64,11 +67,11 @@ async def main(kubeconfig: str, namespace: str, identity: str, lease: str) -> in
     election = Election(namespace, "writer", identity, seconds, seconds * 2 / 3, seconds * 2 / 15)
     async with Client(credentials) as free:
         elector = Elector(free, election)
-        async with Client(credentials, guard=elector.guard) as client:
-            writer = Writer(client, namespace, identity)
+        writer = Writer(elector, namespace, identity)
+        async with Client(credentials, guard=writer.guard) as client:
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, writer.stop_soon)
             try:
-                await elector.run(writer.work)
+                await elector.run(lambda: writer.work(client))
             except NotLeader:
                 return LOST
     return 0

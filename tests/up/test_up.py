@@ -19,8 +19,8 @@ from tests.support.processes import mentioning, wait_until
 
 from berth.dialects import DIALECTS
 
-START_SECONDS = 120.0
-STOP_SECONDS = 30.0
+START_SECONDS = 240.0
+STOP_SECONDS = 60.0
 BODY = {
     "secret": "a-secret-of-yours",
     "zone": "inet",
