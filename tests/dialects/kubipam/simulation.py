@@ -144,7 +144,7 @@ class Server:
         if block is None or before is not None:
             return
         self.shown[uid] = cidr_of(obj)
-        for other in self.all(REQUEST):
+        for other in [one for key, one in self.objects.items() if key[0] == REQUEST.plural]:
             held = block_of(other)
             if held is None or meta.uid(other) == uid or range_of(other) != range_of(obj):
                 continue
