@@ -25,19 +25,26 @@ Chooser = Callable[[Space, Any, int, Random | None], int | None]
 def choose(claim: Claim, space: Space, random: Random | None = None) -> Block | None:
     """The block this space would give, from the family the claim names or else the pool prefers."""
     grounds = space.grounds_for(claim.family)
+    length = claim.length
     if len(grounds) > 1:
-        grounds = tuple(sorted(grounds, key=lambda ground: ground.rank_with_room(_order(claim, ground))))
+        grounds = _by_rank(grounds, length)
+    pick = CHOOSERS[space.pool.strategy]
     for ground in grounds:
-        order = _order(claim, ground)
+        order = 0 if length is None else ground.width - length
         if 0 <= order <= ground.width:
-            first = CHOOSERS[space.pool.strategy](space, ground, order, random)
+            first = pick(space, ground, order, random)
             if first is not None:
                 return ground.block(first, order)
     return None
 
 
-def _order(claim: Claim, ground: Ground) -> int:
-    return 0 if claim.length is None else ground.width - claim.length
+def _by_rank(grounds: tuple[Ground, ...], length: int | None) -> tuple[Ground, ...]:
+    """The family whose first range with room comes first in the pool is asked first."""
+
+    def rank(ground: Ground) -> int:
+        return ground.rank_with_room(0 if length is None else ground.width - length)
+
+    return tuple(sorted(grounds, key=rank))
 
 
 def lowest(_: Space, ground: Ranked, order: int, __: Random | None) -> int | None:

@@ -38,6 +38,7 @@ class Ranked(Ground):
         "_blocks",
         "_by_address",
         "_firsts",
+        "_last_used",
         "_lasts",
         "_pieces",
         "_ranges",
@@ -63,6 +64,7 @@ class Ranked(Ground):
         ranks = [piece.rank for piece in self._pieces]
         self._spans = {rank: (bisect_left(ranks, rank), bisect_right(ranks, rank)) for rank in ranks}
         self._blocks: FreeBlocks | None = None
+        self._last_used = 0  # the piece of the last answer: the next one is likely there too
 
     @property
     def free(self) -> int:
@@ -75,8 +77,11 @@ class Ranked(Ground):
 
     def take(self, first: int, length: int) -> bool:
         order = self.width - length
-        index = self._by_address[bisect_right(self._sorted, first) - 1]
+        index = self._last_used
         start = self._firsts[index]
+        if not start <= first <= self._lasts[index]:
+            index = self._by_address[bisect_right(self._sorted, first) - 1]
+            start = self._firsts[index]
         if first < start or first + (1 << order) - 1 > self._lasts[index]:
             return False
         place = self._starts[index] + first - start
@@ -133,8 +138,12 @@ class Ranked(Ground):
         place = self._taken.lowest_free()
         if place is None:
             return None
-        index = bisect_right(self._starts, place) - 1
-        return self._firsts[index] + place - self._starts[index]
+        index = self._last_used
+        address = self._firsts[index] + place - self._starts[index]
+        if not self._firsts[index] <= address <= self._lasts[index]:
+            index = self._last_used = bisect_right(self._starts, place) - 1
+            address = self._firsts[index] + place - self._starts[index]
+        return address
 
     def at_random(self, order: int, random: Random) -> int | None:
         """metal3's rule: in the first range with room, the next from a random one on, wrapping at the end."""
