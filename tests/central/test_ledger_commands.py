@@ -19,6 +19,7 @@ from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, Worl
 from tests.support.started import neighbour
 from typer.testing import CliRunner, Result
 
+from berth.central.zones import load_zones
 from berth.cli.ledger import app
 from berth.store import outbox
 from berth.store.guard import ClockGuard
@@ -340,6 +341,12 @@ async def test_netbox_is_compared_from_the_command_line(world: World, ledger: Ru
         assert ledger(*flags).code == 0
         await world.post("x", address=A)
         shown = ledger(*flags, "--repair", "--json")
+        file = tmp_path / "zones.yaml"
+        assert ledger("netbox-zones", *flags[1:], "--out", str(file)).code == 0
+        assert ledger("netbox-zones", *flags[1:]).out == file.read_text()
+        assert load_zones(file).names == ("inet",)
+        netbox.say("mode", "odd")
+        assert "not understood" in ledger("netbox-zones", *flags[1:]).err
     assert (shown.code, json.loads(shown.out)) == (3, [{"address": A, "difference": "absent"}])
     assert await outbox.length(world.ledger.engine) == 1
     assert "NetBox gave no answer" in ledger(*flags).err

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 from tests.support.central import Options, World
 from tests.support.started import Neighbour, neighbour
 
 from berth.central.neighbours import for_good
 from berth.central.netbox import Mirror, NetboxClient
 from berth.central.netbox_diff import compare, repair
+from berth.central.netbox_zones import our_uids, zones_text
 from berth.central.settings import Netbox
+from berth.central.zones import parse_zones
 from berth.store import outbox
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -33,14 +36,14 @@ async def mirrored(
     start: Start, netbox: Neighbour, tmp_path: Path
 ) -> AsyncIterator[tuple[World, Mirror, NetboxClient]]:
     (tmp_path / "token").write_text("t")
-    settings = Netbox(netbox.url, tmp_path / "token")
+    settings = Netbox(netbox.url, tmp_path / "token", tag="vitistack")
     async with start(Options(rules={"mirror": True})) as world, aiohttp.ClientSession() as session:
         mirror = Mirror(settings, world.ledger.engine, world.api.metrics, "test")
         yield world, mirror, NetboxClient(settings, session)
 
 
 async def prefixes(client: NetboxClient) -> list[dict[str, object]]:
-    return await client.pages("/api/ipam/prefixes/")
+    return [one for one in await client.pages("/api/ipam/prefixes/") if "status" not in one]
 
 
 async def test_an_address_is_pushed_once_and_taken_away_when_freed(
@@ -52,7 +55,8 @@ async def test_an_address_is_pushed_once_and_taken_away_when_freed(
         assert await mirror.deliver(client) == 1
         (pushed,) = await prefixes(client)
         assert pushed["prefix"] == A
-        assert pushed["vrf"] == 7
+        assert pushed["vrf"] == {"id": 7}
+        assert pushed["tags"] == [3]
         assert isinstance(pushed["custom_fields"], dict)
         assert pushed["custom_fields"]["k8s_zone"] == "inet"
         assert pushed["custom_fields"]["infra"] == "prod"
@@ -145,9 +149,8 @@ async def test_what_differs_is_told_and_what_is_missing_is_pushed_again(
         await client.call("DELETE", "/api/ipam/prefixes/1/")
         await client.call("DELETE", "/api/ipam/prefixes/2/")
         for address, uid in (("83.118.168.11/32", "theirs"), ("83.118.168.99/32", "lost")):
-            await client.call(
-                "POST", "/api/ipam/prefixes/", {"prefix": address, "custom_fields": {"k8s_uuid": uid}}
-            )
+            fields = {"k8s_uuid": uid, "k8s_zone": "inet"}
+            await client.call("POST", "/api/ipam/prefixes/", {"prefix": address, "custom_fields": fields})
         found = await compare(client, engine)
         assert [row.address for row in found.absent] == ["83.118.168.10"]
         assert [row.address for row in found.foreign] == ["83.118.168.11"]
@@ -155,3 +158,35 @@ async def test_what_differs_is_told_and_what_is_missing_is_pushed_again(
         await repair(engine, found.absent)
         assert await mirror.deliver(client) == 1
         assert (await compare(client, engine)).absent == []
+
+
+async def test_zones_come_from_its_containers_without_what_others_have_there(
+    start: Start, netbox: Neighbour, tmp_path: Path
+) -> None:
+    """All pages are read; what is ours, or in another VRF, is not in the way of anybody."""
+    async with mirrored(start, netbox, tmp_path) as (world, mirror, client):
+        await world.post(address=A)
+        await mirror.deliver(client)
+        for prefix, more in (
+            ("83.118.168.64/26", {"vrf": 7}),
+            ("83.118.169.1/32", {"vrf": 7, "custom_fields": {"k8s_uuid": "theirs"}}),
+            ("83.118.170.0/24", {"vrf": 8}),
+        ):
+            await client.call("POST", "/api/ipam/prefixes/", {"prefix": prefix, **more})
+        for address, vrf in (("83.118.168.0/22", 7), ("2a05:1234::7/64", 7), ("83.118.168.2/22", None)):
+            await client.call("POST", "/api/ipam/ip-addresses/", {"address": address, "vrf": vrf})
+        text = await zones_text(client, await our_uids(world.ledger.engine))
+        zones = parse_zones(text, "the file")
+        assert yaml.safe_load(text)["zones"] == [
+            {
+                "name": "inet",
+                "ipv4": ["83.118.168.0/22"],
+                "ipv6": ["2a05:1234::/64"],
+                "exclude": ["83.118.168.64/26", "83.118.169.1/32", "83.118.168.0", "2a05:1234::7"],
+            }
+        ]
+        await world.ledger.configure(zones.pools)
+        world.api.config.zones = zones
+        assert (await world.post()).address == A
+        assert (await world.post("new")).address == "83.118.168.1/32"
+        assert (await world.post("pinned", address="83.118.168.64")).status == 400

@@ -24,21 +24,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), 0.2):
-            return True
-    except OSError:
-        return False
-
-
 @dataclass(slots=True)
 class Neighbour:
-    """A neighbour process that can be stopped and started on the same port."""
+    """A neighbour process that can be stopped and started again on the port it found free at first."""
 
     kind: str
     folder: Path
-    port: int
+    port: int = 0
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,8 +46,11 @@ class Neighbour:
             str(self.folder),
             str(self.port),
         ]
+        up = self.folder / "up"
+        up.unlink(missing_ok=True)
         self.process = subprocess.Popen(command, cwd=ROOT)
-        assert wait_until(lambda: answers(self.port)), f"{self.kind} does not start"
+        assert wait_until(up.exists, 60), f"{self.kind} does not start"
+        self.port = int(up.read_text())
 
     def kill(self) -> None:
         if self.process is not None:
@@ -77,7 +72,7 @@ class Neighbour:
 @contextmanager
 def neighbour(kind: str, folder: Path) -> Iterator[Neighbour]:
     folder.mkdir(exist_ok=True)
-    one = Neighbour(kind, folder, free_port())
+    one = Neighbour(kind, folder)
     one.start()
     try:
         yield one

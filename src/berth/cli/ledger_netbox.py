@@ -1,31 +1,39 @@
-"""`berth ledger netbox-diff`: what NetBox and the ledger say of each other."""
+"""`berth ledger netbox-diff` and `netbox-zones`: what NetBox and the ledger say of each other, and a zones
+file out of NetBox.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import aiohttp
 import typer
 
 from berth.central.netbox import NetboxClient
 from berth.central.netbox_diff import Differences, compare, repair
+from berth.central.netbox_zones import our_uids, zones_text
 from berth.central.settings import Netbox
 from berth.cli import tables
 from berth.cli.ledger_place import Json, Place, required, work
 from berth.errors import UserError
-from berth.store.engine import Engine
 from berth.store.hosts import masked
 
 app = typer.Typer()
 DIFFERS = 3
+T = TypeVar("T")
+
+
+Url = Annotated[str, typer.Option(envvar="BERTH_NETBOX_URL")]
+TokenFile = Annotated[Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE")]
 
 
 @app.command("netbox-diff")
 def netbox_diff(
     context: typer.Context,
-    netbox_url: Annotated[str, typer.Option(envvar="BERTH_NETBOX_URL")] = "",
-    netbox_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE")] = None,
+    netbox_url: Url = "",
+    netbox_token_file: TokenFile = None,
     again: Annotated[bool, typer.Option("--repair", help="Push what is missing there once more.")] = False,
     json: Json = False,
 ) -> None:
@@ -35,7 +43,7 @@ def netbox_diff(
 
     async def show(place: Place) -> None:
         async with place.engine() as engine:
-            found = await _compared(settings, engine)
+            found = await _asked(settings, lambda client: compare(client, engine))
             if again and found.absent:
                 await repair(engine, found.absent)
         _print(found, as_json=json)
@@ -45,13 +53,50 @@ def netbox_diff(
     work(context, show)
 
 
-async def _compared(settings: Netbox, engine: Engine) -> Differences:
+@app.command("netbox-zones")
+def netbox_zones(
+    context: typer.Context,
+    netbox_url: Url = "",
+    netbox_token_file: TokenFile = None,
+    out: Annotated[Path | None, typer.Option(help="The zones file; absent: standard output.")] = None,
+) -> None:
+    """Write a zones file: NetBox's containers, without what others have in them. Then send the API a
+    hangup, so that it reads the file.
+    """
+    required(netbox_url=netbox_url, netbox_token_file=str(netbox_token_file or ""))
+    settings = Netbox(netbox_url, netbox_token_file)
+
+    async def show(place: Place) -> None:
+        async with place.engine() as engine:
+            ours = await our_uids(engine)
+        text = await _asked(settings, lambda client: zones_text(client, ours))
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            _replace(out, text)
+
+    work(context, show)
+
+
+def _replace(file: Path, text: str) -> None:
+    """In one step: an API that reads it meanwhile sees the old file or the new one."""
+    part = file.with_name(file.name + ".part")
+    try:
+        part.write_text(text)
+        part.replace(file)
+    except OSError as cause:
+        raise UserError(f"{file} cannot be written: {cause.strerror}.") from cause
+
+
+async def _asked(settings: Netbox, job: Callable[[NetboxClient], Awaitable[T]]) -> T:
     timeout = aiohttp.ClientTimeout(total=60)
     try:
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            return await compare(NetboxClient(settings, session), engine)
+            return await job(NetboxClient(settings, session))
     except (aiohttp.ClientError, OSError, TimeoutError) as cause:
         raise UserError(f"NetBox gave no answer: {type(cause).__name__}.") from cause
+    except (AttributeError, KeyError, TypeError, ValueError) as cause:
+        raise UserError(f"NetBox's answer is not understood: {type(cause).__name__}: {cause}.") from cause
 
 
 def _print(found: Differences, *, as_json: bool) -> None:
