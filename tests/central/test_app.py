@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.central import OTHER_SECRET, SECRET, Options, Seconds, World, request_body
+from tests.support.central import OTHER_SECRET, SECRET, Options, Seconds, World, request_body, running
+from tests.support.eventually import eventually
+from tests.support.postgres import PostgresServer
 
 from berth.central.journal import Journal, shown
 from berth.central.settings import Limits
 from berth.central.zones import parse_zones
-from berth.errors import StoreDown
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 A = "83.118.168.10/32"
@@ -45,25 +47,44 @@ async def test_the_front_page_links_to_the_description(world: World) -> None:
     assert "/swagger/index.html" in page.body
 
 
+@pytest.mark.postgres
 async def test_v202_a_store_that_is_down_is_not_ready_but_alive(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    """V-202"""
+    """V-202: PostgreSQL is killed, and comes back."""
+    async with running(postgres.database(), tmp_path / "pepper") as world:
+        assert await _ready(world)
+        await asyncio.to_thread(postgres.kill)
+        try:
+            await _not_ready_but_alive(world)
+            reply = await world.post()
+            assert (reply.status, reply.body["reason"]) == (503, "StoreDown")
+        finally:
+            await asyncio.to_thread(postgres.restart)
+        await eventually(lambda: _ready(world), 60)
+        assert (await world.post()).status == 200
 
-    @asynccontextmanager
-    async def down(**_: Any) -> AsyncIterator[None]:
-        raise StoreDown("gone")
-        yield
 
-    assert (await world.send("GET", "/readyz")).status == 200
-    monkeypatch.setattr(
-        world.ledger, "engine", type("Down", (), {"snapshot": down, "transaction": down, "one_lane": True})
-    )
+async def test_v202_a_database_file_out_of_reach_is_not_ready_but_alive(tmp_path: Path) -> None:
+    """V-202: SQLite's folder is moved away, and back."""
+    there, away = tmp_path / "there", tmp_path / "away"
+    there.mkdir()
+    async with running(f"sqlite:///{there}/berth.db", tmp_path / "pepper") as world:
+        assert await _ready(world)
+        there.rename(away)
+        await _not_ready_but_alive(world)
+        away.rename(there)
+        assert await _ready(world)
+
+
+async def _ready(world: World) -> bool:
+    return (await world.send("GET", "/readyz")).status == 200
+
+
+async def _not_ready_but_alive(world: World) -> None:
     ready = await world.send("GET", "/readyz")
     assert (ready.status, "StoreDown" in ready.body["reason"]) == (503, True)
     assert (await world.send("GET", "/healthz")).status == 200
-    reply = await world.post()
-    assert (reply.status, reply.body["reason"]) == (503, "StoreDown")
 
 
 async def test_metrics_count_requests_and_addresses(world: World) -> None:

@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 from tests.support.eventually import eventually
+from tests.support.postgres import PostgresServer
 
 from berth.errors import StoreDown, Taken, UserError
 from berth.store.engine import Engine, Transaction, connect, sqlite_path, without_password
@@ -144,9 +145,8 @@ def test_both_engines_ship_the_same_migrations() -> None:
 
 
 @pytest.mark.postgres
-async def test_a_database_that_is_away_is_told_as_such_and_comes_back(database: str) -> None:
-    if not database.startswith("postgres"):
-        return
+async def test_a_database_that_is_away_is_told_as_such_and_comes_back(postgres: PostgresServer) -> None:
+    database = postgres.database()
     engine = await connect(database)
     async with engine.transaction() as tx:
         pid = (await tx.rows("SELECT pg_backend_pid()"))[0][0]

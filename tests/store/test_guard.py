@@ -36,6 +36,18 @@ def test_steady_time_is_believed(elapsed: Elapsed) -> None:
         stored = stamp.text()
 
 
+@pytest.mark.parametrize("drift_ms", [-20_000, -1, 1, 20_000])
+def test_t17_a_clock_that_drifts_is_followed(elapsed: Elapsed, drift_ms: int) -> None:
+    """T17: retention is the database's time, also where it runs a little fast or slow."""
+    guard, now, stored = guard_at(elapsed), T0, ""
+    for _ in range(50):
+        elapsed.ms += 30_000
+        now += 30_000 + drift_ms
+        stamp = guard.believes(now, stored)
+        assert stamp is not None
+        stored = stamp.text()
+
+
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, 400 * 24 * HOUR, -400 * 24 * HOUR, 121_000])
 def test_t17_a_jump_holds_back_until_it_is_undone(elapsed: Elapsed, jump: int) -> None:
     guard = guard_at(elapsed)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from tests.support.deep import budget
 from tests.support.postgres import PostgresServer
 
 from berth.leasing.holders import DAY_MS, Entry, Identity
@@ -286,17 +286,8 @@ def machine(urls: list[str]) -> type[RuleBasedStateMachine]:
     return Machine
 
 
-def bounded(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        stateful_step_count=25,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 def test_sqlite_follows_the_model() -> None:
-    run_state_machine_as_test(machine([""]), settings=bounded(30))
+    run_state_machine_as_test(machine([""]), settings=budget(30, steps=25))
 
 
 @pytest.mark.postgres
@@ -305,4 +296,4 @@ def test_both_stores_follow_the_model_in_lock_step(
 ) -> None:
     """PostgreSQL's own time stands at zero here, so that only the machine's time passes."""
     monkeypatch.setattr("berth.store.postgres.NOW", "0::bigint")
-    run_state_machine_as_test(machine(["", postgres.database()]), settings=bounded(12))
+    run_state_machine_as_test(machine(["", postgres.database()]), settings=budget(12, steps=25))

@@ -107,6 +107,7 @@ def _post_batch() -> Json:
             **_refusals(
                 {
                     "400": "The batch itself cannot be parsed",
+                    "401": "With identities switched on: no token, or a wrong one",
                     "413": "More than 256 calls",
                     "503": "The ledger cannot answer now",
                 }

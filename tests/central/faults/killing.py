@@ -134,22 +134,36 @@ async def whole(engine: Engine) -> None:
 
 
 async def rotate_through(run: Lives, engine: Engine, pepper_file: Path, rotations: int, **how: Any) -> None:
-    """A server dies at some step of a rotation; afterwards one secret is right, and repeating it succeeds."""
+    """A server dies at some step of a rotation; afterwards one secret is right, and repeating it succeeds.
+    One rotation in two is of an IPv6 address; and once a second service has joined, there is none.
+    """
     async with aiohttp.ClientSession() as session:
         for step in range(1, rotations + 1):
-            name = f"r{step}"
+            name, family = f"r{step}", ("ipv4", "ipv6")[step % 2]
             life = run.start(session)
-            reply = await life.ask("POST", name)
+            reply = await life.ask("POST", name, ip_family=family)
             assert reply is not None
             life.kill()
             dying = run.start(session, step % 25 + 1, **how)
-            answer = await dying.ask("POST", name, address=reply.address, new_secret=OTHER_SECRET)
+            rotation = {"ip_family": family, "address": reply.address, "new_secret": OTHER_SECRET}
+            answer = await dying.ask("POST", name, **rotation)
             dying.kill()
             pepper = load_pepper(pepper_file, create=False)
             seal = (await records(engine))[reply.address.partition("/")[0]].address.seal
             accepted = [one for one in (SECRET, OTHER_SECRET) if pepper.opens(Secret(one), seal)]
             assert len(accepted) == 1, f"I3: {accepted} are accepted"
             assert answer is None or accepted == [OTHER_SECRET]
-            again = await run.start(session).ask("POST", name, address=reply.address, new_secret=OTHER_SECRET)
-            assert again is not None
-            assert again.status == 200
+            await _repeated(run.start(session), name, rotation)
+
+
+async def _repeated(life: Life, name: str, rotation: dict[str, str]) -> None:
+    again = await life.ask("POST", name, **rotation)
+    assert again is not None
+    assert again.status == 200
+    shared = rotation | {"secret": OTHER_SECRET, "new_secret": SECRET}
+    joined = await life.ask("POST", f"{name}-too", **(shared | {"new_secret": OTHER_SECRET}))
+    assert joined is not None
+    assert joined.status == 200
+    refused = await life.ask("POST", name, **shared)
+    assert refused is not None
+    assert (refused.status, refused.body["reason"]) == (409, "SeveralHolders")
