@@ -33,13 +33,14 @@ class Controller:
         at_once: int = 64,
         lane_of: Callable[[Ref], Hashable | None] | None = None,
         backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._metrics = metrics
         self._slots = asyncio.Semaphore(at_once)
         self._log = log.get(f"berth.{name}")
-        self.queue: Queue[Ref] = Queue(time.monotonic, lane_of=lane_of, backoff=backoff)
+        self.queue: Queue[Ref] = Queue(clock, lane_of=lane_of, backoff=backoff)
 
     def add(self, ref: Ref, delay: float = 0.0) -> None:
         self.queue.add(ref, delay)
