@@ -39,6 +39,7 @@ def plant(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
 
 
 def put(owner: object, name: str, value: object) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name} any more: nothing would be planted"
     setattr(owner, name, value)
 
 

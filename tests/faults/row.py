@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.faults.stage import Stage
 
-HASTE = 0.4
+HASTE = 0.25
 
 
 @dataclass(slots=True)
