@@ -12,6 +12,7 @@ from tests.support.operator import Operator, eventually, running
 from berth.devcluster import DevCluster
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
 from berth.dialects.metal3 import kinds
+from berth.dialects.vip.kinds import SERVICE
 from berth.errors import UserError
 from berth.kube.resource import Resource
 from berth.views import kubipam, metal3
@@ -91,7 +92,24 @@ async def test_adoption_reports_two_objects_with_one_address(operator: Operator,
     double = thing(kinds.ADDRESS, namespace, "by-hand", spec)
     await operator.client.create(kinds.ADDRESS, double, namespace)
     found = [row for row in await metal3.findings(operator.client) if namespace in row.what]
-    assert sorted(bool(row.problem) for row in found) == [False, False, True]
+    assert [(row.what.partition(" (")[0], bool(row.problem)) for row in found] == [
+        (f"IPPool {namespace}/p", False),
+        (f"IPAddress {namespace}/a-10-0-0-1", False),
+        (f"IPAddress {namespace}/by-hand", True),
+        (f"IPClaim {namespace}/first", False),
+        (f"IPClaim {namespace}/second", False),
+    ]
+
+
+async def test_explain_says_why_a_service_is_nobodys(operator: Operator, namespace: str) -> None:
+    for name, spec in (
+        ("inside", {"ports": [{"port": 80}]}),
+        ("classed", {"type": "LoadBalancer", "loadBalancerClass": "x/y", "ports": [{"port": 80}]}),
+    ):
+        await operator.client.create(SERVICE, thing(SERVICE, namespace, name, spec), namespace)
+    inside = await explain(operator.client, "service/inside", namespace)
+    assert inside.answer == "gets no address: it is of type ClusterIP, and only LoadBalancer is served"
+    assert "x/y is served where" in (await explain(operator.client, "service/classed", namespace)).answer
 
 
 async def test_adoption_reports_an_address_without_its_pool(operator: Operator, namespace: str) -> None:

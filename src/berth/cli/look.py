@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import orjson
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from berth.cli.tables import print_table
 from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
@@ -40,11 +40,12 @@ def pools(kubeconfig: Kubeconfig = None, api_url: ApiUrl = "", json: Json = Fals
     if json:
         _print_json(rows)
         return
-    table = Table("dialect", "pool", "used", "total", "", "free", "", box=None)
-    for row in rows:
-        total, free = (_count(row.total), _count(row.free)) if row.total else ("", "")
-        table.add_row(row.dialect, row.name, _count(row.used), total, _bar(row), free, row.state)
-    _console().print(table)
+    print_table(("dialect", "pool", "used", "total", "", "free", ""), map(_pool_line, rows))
+
+
+def _pool_line(row: PoolRow) -> tuple[str, ...]:
+    total, free = (_count(row.total), _count(row.free)) if row.total else ("", "")
+    return row.dialect, row.name, _count(row.used), total, _bar(row), free, row.state
 
 
 def _bar(row: PoolRow) -> str:
@@ -61,10 +62,7 @@ def leases(kubeconfig: Kubeconfig = None, json: Json = False) -> None:
     if json:
         _print_json(rows)
         return
-    table = Table("dialect", "address", "holder", "pool", box=None)
-    for row in rows:
-        table.add_row(*row)
-    _console().print(table)
+    print_table(("dialect", "address", "holder", "pool"), rows)
 
 
 def explain(
@@ -101,8 +99,8 @@ def adopt(
     if json:
         _print_json(rows)
     else:
-        for row in (row for row in rows if row.problem):
-            typer.echo(f"{row.dialect}: {row.what}: {row.problem}")
+        for row in sorted(rows, key=lambda row: bool(row.problem)):  # what needs a person comes last
+            typer.echo(f"{row.dialect}: {row.what}: {row.problem or 'taken over as it is'}")
         problems = sum(1 for row in rows if row.problem)
         typer.echo(f"{len(rows) - problems} objects would be taken over as they are, {problems} would not.")
     if any(row.problem for row in rows):

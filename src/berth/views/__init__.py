@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from berth.errors import NotFound
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.resource import Resource
 
@@ -58,6 +59,11 @@ async def objects(client: Client, *versions: Resource) -> list[Object]:
     return []
 
 
+def state_of(pool: Object, odd: str = "") -> str:
+    """What is not as it should be with a pool, in a few words; empty: fine."""
+    return "; ".join(filter(None, ("is being deleted" if meta.is_deleting(pool) else "", odd)))
+
+
 def name_of(obj: Object) -> str:
-    meta = obj["metadata"]
-    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
+    about = obj["metadata"]
+    return f"{about['namespace']}/{about['name']}" if about.get("namespace") else str(about["name"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from berth.dialects.vip.kinds import SERVICE, VIRTUAL_IP
+from berth.dialects.kubipam.kinds import REQUEST
+from berth.dialects.metal3.kinds import CAPI_CLAIMS, CLAIM
+from berth.dialects.vip.kinds import CONDITION, SERVICE, VIRTUAL_IP
 from berth.dialects.vitistack import kinds as vitistack_kinds
 from berth.errors import NotFound, UserError
 from berth.kube import meta
@@ -14,15 +16,13 @@ from berth.views import Object, PoolRow, vitistack
 from berth.views.every import every
 
 EVENTS = Resource("", "v1", "Event", "events")
-KINDS = {
-    "ipclaim": ("metal3", Resource("ipam.metal3.io", "v1alpha1", "IPClaim", "ipclaims")),
-    "ipaddressclaim": (
-        "metal3",
-        Resource("ipam.cluster.x-k8s.io", "v1beta2", "IPAddressClaim", "ipaddressclaims"),
-    ),
-    "ipamrequest": ("kubipam", Resource("ipam.mandelsoft.org", "v1alpha1", "IPAMRequest", "ipamrequests")),
-    "virtualip": ("vip", VIRTUAL_IP),
-    "service": ("vip", SERVICE),  # or vitistack's: its annotations tell
+# By the word of the command: whose it is, and the versions it may be served in.
+KINDS: dict[str, tuple[str, tuple[Resource, ...]]] = {
+    "ipclaim": ("metal3", (CLAIM,)),
+    "ipaddressclaim": ("metal3", CAPI_CLAIMS),
+    "ipamrequest": ("kubipam", (REQUEST,)),
+    "virtualip": ("vip", (VIRTUAL_IP,)),
+    "service": ("vip", (SERVICE,)),  # or vitistack's: its annotations tell
 }
 
 
@@ -38,17 +38,35 @@ async def explain(client: Client, what: str, namespace: str, api_url: str = "") 
     kind, _, name = what.partition("/")
     if kind.lower() not in KINDS or not name:
         raise UserError(f"write KIND/NAME with a kind out of {', '.join(KINDS)}, not {what!r}.")
-    dialect, resource = KINDS[kind.lower()]
-    try:
-        obj = await client.get(resource, name, namespace)
-    except NotFound:
-        raise UserError(f"there is no {resource.kind} {namespace}/{name}.") from None
+    dialect, versions = KINDS[kind.lower()]
+    obj, resource = await _found(client, versions, name, namespace), versions[0]
     if resource.kind == "Service" and vitistack.is_ours(obj):
         dialect = vitistack.NAME
     answer = _of_zone(obj) if dialect == vitistack.NAME else _answer(obj)
     pools = [row for views in every(api_url) if views.dialect == dialect for row in await views.pools(client)]
     chosen = [row for row in pools if _considered(row, obj, dialect)]
     return Explanation(f"{resource.kind} {namespace}/{name}", answer, chosen, await _events(client, obj))
+
+
+async def _found(client: Client, versions: tuple[Resource, ...], name: str, namespace: str) -> Object:
+    for resource in versions:
+        try:
+            return await client.get(resource, name, namespace)
+        except NotFound:
+            continue  # or the server has only another version of it
+    raise UserError(f"there is no {versions[0].kind} {namespace}/{name}.")
+
+
+def _not_served(obj: Object) -> str:
+    """Why no dialect looks at a Service, as far as the object itself tells; empty: one may."""
+    spec = obj.get("spec") or {}
+    if obj.get("kind") != "Service":
+        return ""
+    if spec.get("type") != "LoadBalancer":
+        return f"gets no address: it is of type {spec.get('type')}, and only LoadBalancer is served"
+    if of_class := spec.get("loadBalancerClass"):
+        return f"has no answer yet: {of_class} is served where --vip-classes or --vitistack-classes names it"
+    return ""
 
 
 def _considered(row: PoolRow, obj: Object, dialect: str) -> bool:
@@ -75,9 +93,9 @@ def _answer(obj: Object) -> str:
     if status.get("state"):
         return f"waits: {status['state']}, {status.get('message', '')}".rstrip(", ")
     for condition in status.get("conditions") or []:
-        if condition.get("status") == "False" or condition.get("type") == "berth.dev/AddressAllocated":
+        if condition.get("status") == "False" or condition.get("type") == CONDITION:
             return f"waits: {condition.get('reason')}, {condition.get('message', '')}".rstrip(", ")
-    return "has no answer yet; is the operator running with its dialect?"
+    return _not_served(obj) or "has no answer yet; is the operator running with its dialect?"
 
 
 def _of_zone(service: Object) -> str:

@@ -10,7 +10,7 @@ from berth.errors import InvalidText
 from berth.kube.client import Client
 from berth.leasing.space import Space
 from berth.net import Block
-from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
+from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
 
 
 async def _granted(client: Client) -> list[tuple[Object, Block]]:
@@ -29,11 +29,11 @@ def _pool_row(found: Object, granted: list[tuple[Object, Block]]) -> PoolRow:
     try:
         space = Space(read_range(found).pool)
     except InvalidText as error:
-        return PoolRow("kubipam", name_of(found), 0, len(granted), 0, str(error))
+        return PoolRow("kubipam", name_of(found), 0, len(granted), 0, state_of(found, str(error)))
     for request, block in granted:
         space.adopt(block, name_of(request))
     usage = space.usage()
-    return PoolRow("kubipam", name_of(found), usage.total, usage.used, usage.free, "")
+    return PoolRow("kubipam", name_of(found), usage.total, usage.used, usage.free, state_of(found))
 
 
 async def leases(client: Client) -> list[LeaseRow]:
@@ -53,23 +53,27 @@ async def findings(client: Client) -> list[Finding]:
             found.append(Finding("kubipam", f"IPAMRange {name}", ""))
         except InvalidText as error:
             found.append(Finding("kubipam", f"IPAMRange {name}", str(error)))
-    for request, block in await _granted(client):
-        found.append(_request_finding(request, block, spaces))
+    for request in await objects(client, kinds.REQUEST):
+        cidr = (request.get("status") or {}).get("cidr")
+        what = f"IPAMRequest {name_of(request)}" + (f" ({cidr})" if cidr else "")
+        found.append(Finding("kubipam", what, _problem(request, cidr, spaces)))
     return found
 
 
-def _request_finding(request: Object, block: Block, spaces: dict[str, Space]) -> Finding:
-    what = f"IPAMRequest {name_of(request)} ({block})"
-    space = spaces.get(range_of(request))
+def _problem(request: Object, cidr: str | None, spaces: dict[str, Space]) -> str:
+    space, block = spaces.get(range_of(request)), block_of(request)
+    if cidr and block is None:
+        return "its CIDR cannot be read; correct or remove status.cidr"
     if space is None:
-        return Finding(
-            "kubipam", what, f"its range {range_of(request)} is missing or invalid; it keeps its CIDR"
-        )
+        keeps = "it keeps its CIDR" if cidr else "it waits"
+        return f"its range {range_of(request)} is missing or invalid; {keeps}"
+    if block is None:
+        return ""
     other = space.holder_of(block)
     if other is not None:
-        return Finding("kubipam", what, f"overlaps what {other} holds: delete one of them")
+        return f"overlaps what {other} holds: delete one of them"
     space.adopt(block, name_of(request))
-    return Finding("kubipam", what, "")
+    return ""
 
 
 VIEWS = Views("kubipam", pools, leases, findings)

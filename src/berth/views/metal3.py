@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.capi import Capi
-from berth.dialects.metal3.flavour import Flavour
+from berth.dialects.metal3.flavour import Flavour, holder, made_for
 from berth.dialects.metal3.native import Native
 from berth.dialects.metal3.translate import read_pool
 from berth.errors import InvalidText
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.leasing.space import Space
-from berth.net import parse_block
-from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
+from berth.net import Block, parse_block
+from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
+
+Owned = tuple[Flavour, Object]
 
 
-async def _addresses(client: Client) -> list[tuple[Flavour, Object]]:
+async def _addresses(client: Client) -> list[Owned]:
     native, capi = Native(), Capi()
-    found: list[tuple[Flavour, Object]] = [(native, a) for a in await objects(client, kinds.ADDRESS)]
+    found: list[Owned] = [(native, a) for a in await objects(client, kinds.ADDRESS)]
     found += [(capi, a) for a in await objects(client, *kinds.CAPI_ADDRESSES) if capi.pool_of_address(a)]
     return found
+
+
+async def _claims(client: Client) -> list[Owned]:
+    native, capi = Native(), Capi()
+    found: list[Owned] = [(native, c) for c in await objects(client, kinds.CLAIM)]
+    found += [(capi, c) for c in await objects(client, *kinds.CAPI_CLAIMS) if capi.pool_key(c)]
+    return found
+
+
+def _block(address: Object) -> Block | None:
+    """None: it cannot be read."""
+    try:
+        return parse_block(address["spec"].get("address") or "")
+    except InvalidText:
+        return None
+
+
+# Pools and leases
 
 
 async def pools(client: Client) -> list[PoolRow]:
@@ -34,18 +56,23 @@ def _pool_row(pool: Object, addresses: list[Object]) -> PoolRow:
     try:
         space = Space(read_pool(pool).pool)
     except InvalidText as error:
-        return PoolRow("metal3", name_of(pool), 0, len(addresses), 0, str(error))
+        return PoolRow("metal3", name_of(pool), 0, len(addresses), 0, state_of(pool, str(error)))
+    unreadable = 0
     for address in addresses:
-        space.adopt(parse_block(address["spec"]["address"]), address["metadata"]["name"])
+        if (block := _block(address)) is None:
+            unreadable += 1
+        else:
+            space.adopt(block, address["metadata"]["name"])
     usage = space.usage()
-    return PoolRow("metal3", name_of(pool), usage.total, usage.used, usage.free, "")
+    odd = f"{unreadable} that cannot be read: berth adopt --check" if unreadable else ""
+    return PoolRow("metal3", name_of(pool), usage.total, usage.used, usage.free, state_of(pool, odd))
 
 
 async def leases(client: Client) -> list[LeaseRow]:
     return [
         LeaseRow(
             "metal3",
-            address["spec"]["address"],
+            address["spec"].get("address") or "",
             f"{flavour.kind} {address['metadata']['namespace']}/{flavour.claim_of_address(address)}",
             flavour.pool_of_address(address) or "",
         )
@@ -53,13 +80,38 @@ async def leases(client: Client) -> list[LeaseRow]:
     ]
 
 
+# Adoption
+
+
 async def findings(client: Client) -> list[Finding]:
-    pools_by_name = {name_of(pool): pool for pool in await objects(client, kinds.POOL)}
-    found = [_pool_finding(pool) for pool in pools_by_name.values()]
-    holders: dict[tuple[str, str], str] = {}
-    for flavour, address in await _addresses(client):
-        found.append(_address_finding(flavour, address, pools_by_name, holders))
+    pools, addresses = await objects(client, kinds.POOL), await _addresses(client)
+    claims = await _claims(client)
+    there = There(
+        {name_of(pool) for pool in pools},
+        {meta.uid(claim) for _, claim in claims},
+        {holder(flavour, *name_of(address).split("/")) for flavour, address in addresses},
+    )
+    found = [_pool_finding(pool) for pool in pools]
+    for flavour, address in addresses:
+        found.append(Finding("metal3", _what(address), _address_problem(flavour, address, there)))
+    for flavour, claim in claims:
+        what = f"{flavour.kind} {name_of(claim)}"
+        found.append(Finding("metal3", what, _claim_problem(flavour, claim, there)))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """What is there, and what was seen to be somebody's already."""
+
+    pools: set[str]
+    claims: set[str]  # UIDs
+    addresses: set[str]  # kind of the claim, namespace and name
+    seen: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def _what(address: Object) -> str:
+    return f"IPAddress {name_of(address)} ({address['spec'].get('address')})"
 
 
 def _pool_finding(pool: Object) -> Finding:
@@ -70,21 +122,29 @@ def _pool_finding(pool: Object) -> Finding:
     return Finding("metal3", f"IPPool {name_of(pool)}", "")
 
 
-def _address_finding(
-    flavour: Flavour, address: Object, pools_by_name: dict[str, Object], holders: dict[tuple[str, str], str]
-) -> Finding:
-    what = f"IPAddress {name_of(address)} ({address['spec'].get('address')})"
-    pool = flavour.pool_of_address(address) or ""
-    if pool not in pools_by_name:
-        return Finding("metal3", what, f"its IPPool {pool} does not exist; it is left alone")
-    try:
-        block = parse_block(address["spec"]["address"])
-    except (InvalidText, KeyError):
-        return Finding("metal3", what, "its address cannot be read; it is left alone")
-    other = holders.setdefault((pool, str(block)), what)
+def _address_problem(flavour: Flavour, address: Object, there: There) -> str:
+    what, pool = _what(address), flavour.pool_of_address(address) or ""
+    if pool not in there.pools:
+        return f"its IPPool {pool} does not exist; it is left alone"
+    block = _block(address)
+    if block is None:
+        return "its address cannot be read; it is left alone"
+    other = there.seen.setdefault((pool, str(block)), what)
     if other != what:
-        return Finding("metal3", what, f"has the same address as {other}: remove one of them first")
-    return Finding("metal3", what, "")
+        return f"has the same address as {other}: remove one of them first"
+    maker = made_for(flavour, address)
+    if maker is not None and maker not in there.claims:
+        return f"its {flavour.kind} is gone; it will be given back after a grace"
+    key = holder(flavour, address["metadata"]["namespace"], flavour.claim_of_address(address))
+    beside = there.seen.setdefault(("", key), what)
+    return "" if beside == what else f"is held for the {flavour.kind} that has {beside} too"
+
+
+def _claim_problem(flavour: Flavour, claim: Object, there: There) -> str:
+    pool, bound = flavour.pool_key(claim), flavour.bound_name(claim)
+    if bound and holder(flavour, claim["metadata"]["namespace"], bound) not in there.addresses:
+        return f"its status names IPAddress {bound}, which does not exist"
+    return "" if pool in there.pools else f"its IPPool {pool or '(none)'} does not exist; it waits"
 
 
 VIEWS = Views("metal3", pools, leases, findings)
