@@ -22,18 +22,21 @@ Rendered = dict[tuple[str, str, str], Object]  # by kind, namespace and name
 CHARTS = Path(__file__).parents[1] / "deploy" / "charts"
 OPERATOR, API = CHARTS / "berth-operator", CHARTS / "berth-api"
 CHOICES = [("metal3",), ("kubipam",), ("vip",), ("vitistack",), make.NEED_NOTHING, make.EVERY]
-SWITCHES = ("networkPolicy", "serviceMonitor", "prometheusRule")
+SWITCHES = ("serviceMonitor", "prometheusRule")
+OPEN = {"open": True}  # what the API's chart wants to be told
 
 pytestmark = pytest.mark.cluster  # helm comes with the control plane's programs
 
 
 def helm(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     program = Binaries.locate(["helm"])["helm"]
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=check, timeout=60)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=check, timeout=180)
 
 
 def template(chart: Path, **values: Any) -> Rendered:
     """Values by their key; `_` inside a key is a dot."""
+    if chart == API and "identitiesSecret" not in values:
+        values = OPEN | values
     flags = [f"{key.replace('_', '.')}={json.dumps(value)}" for key, value in values.items()]
     command = ("template", "b", str(chart), "-n", "berth-system", "--kube-version", "1.34.4")
     done = helm(*command, *(part for flag in flags for part in ("--set-json", flag)))
@@ -151,8 +154,49 @@ def test_postgresql_without_a_shared_pepper_is_refused_with_a_sentence() -> None
     assert "PostgreSQL needs pepperSecret" in refused(API, database_urlSecret="db")
 
 
+def test_an_api_that_nobody_said_is_open_is_refused_with_a_sentence() -> None:
+    assert "say who may ask: identitiesSecret" in refused(API, open=False)
+    flags = container(one(template(API, identitiesSecret="i"), "StatefulSet"))["args"]
+    assert "--identities=/identities/identities.yaml" in flags
+
+
+def test_only_its_own_namespace_reaches_the_api_and_it_reaches_nobody() -> None:
+    """A rule without `from` lets everybody in; so does one with an empty list."""
+    policy = one(template(API), "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"] == [{"ports": [{"port": "http"}], "from": [{"podSelector": {}}]}]
+    assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [53, 53]
+    assert "ingress" not in one(template(API, networkPolicy_from=[]), "NetworkPolicy")["spec"]
+
+
+def test_who_may_reach_the_api_and_whom_it_reaches_are_the_users_to_set() -> None:
+    net = {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    database = {"to": [net], "ports": [{"port": 5432}]}
+    values: Object = {"networkPolicy_from": [net], "networkPolicy_egress": [database]}
+    policy = one(template(API, database_urlSecret="db", pepperSecret="p", **values), "NetworkPolicy")["spec"]
+    assert policy["ingress"][0]["from"] == [net]
+    assert policy["egress"][1] == database
+    assert "NetworkPolicy" not in {kind for kind, _, _ in template(API, networkPolicy_enabled=False)}
+
+
+def test_postgresql_that_no_rule_lets_the_api_reach_is_refused_with_a_sentence() -> None:
+    assert "needs networkPolicy.egress" in refused(API, database_urlSecret="db", pepperSecret="p")
+
+
+def test_only_the_operators_ports_are_reached() -> None:
+    policy = one(template(OPERATOR), "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["ingress"] == [{"ports": [{"port": "webhook"}, {"port": "health"}]}]
+    peer, rule = {"ipBlock": {"cidr": "10.0.0.0/8"}}, {"ports": [{"port": 6443}]}
+    policy = one(template(OPERATOR, networkPolicy_from=[peer], networkPolicy_egress=[rule]), "NetworkPolicy")
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"]["ingress"][0]["from"] == [peer]
+    assert policy["spec"]["egress"] == [rule]
+
+
 def test_several_replicas_share_a_database_and_a_pepper() -> None:
-    rendered = template(API, replicas=3, database_urlSecret="db", pepperSecret="p")
+    values: Object = {"database_urlSecret": "db", "pepperSecret": "p", "networkPolicy_enabled": False}
+    rendered = template(API, replicas=3, **values)
     workload = one(rendered, "StatefulSet")
     assert workload["spec"]["replicas"] == 3
     reference = {"secretKeyRef": {"name": "db", "key": "url"}}
@@ -193,7 +237,7 @@ def test_optional_objects_come_with_their_switches(chart: Path) -> None:
     plain = {kind for kind, _, _ in template(chart)}
     chosen = template(chart, **{f"{key}_enabled": True for key in SWITCHES})
     more = {kind for kind, _, _ in chosen} - plain
-    assert more == {"NetworkPolicy", "ServiceMonitor", "PrometheusRule"}
+    assert more == {"ServiceMonitor", "PrometheusRule"}
     monitor = one(chosen, "ServiceMonitor")["spec"]
     ports = [
         port["name"]

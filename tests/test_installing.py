@@ -26,14 +26,14 @@ OURS = ("berth-system", "ipam-system", "charts")  # parts and charts bring no na
 CHARTS = {
     "berth-operator": (
         "dialects={metal3,kubipam,vip,vitistack}",
-        "networkPolicy.enabled=true",
+        "networkPolicy.egress[0].ports[0].port=6443",
         "webhook.certSecret=c",
     ),
     "berth-api": (
         *("replicas=2", "database.urlSecret=db", "pepperSecret=p", "identitiesSecret=i", "tls.certSecret=t"),
         *(
             "clusterTokenSecret=k",
-            "networkPolicy.enabled=true",
+            "networkPolicy.egress[0].ports[0].port=5432",
             "zones[0].name=z",
             "zones[0].ipv4={10.0.0.0/24}",
         ),
@@ -72,7 +72,7 @@ async def test_what_helm_renders_is_taken_too(empty: DevCluster, tmp_path: Path,
     command = [str(Binaries.locate(["helm"])["helm"]), "template", "b", str(DEPLOY / "charts" / chart)]
     command += ["--namespace", "charts", "--include-crds", "--kube-version", "1.34.4", *values]
     rendered = tmp_path / "rendered.yaml"
-    rendered.write_bytes(await asyncio.to_thread(subprocess.check_output, command, timeout=60))
+    rendered.write_bytes(await asyncio.to_thread(subprocess.check_output, command, timeout=180))
     await apply(empty, rendered)
 
 
