@@ -127,8 +127,11 @@ async def is_settled(world: World) -> bool:
         one["metadata"]["name"]: one for one in (await world.client.list(REQUEST, world.namespace)).items
     }
     assert set(found) == {"a", "c", "late", "last"}
-    states = [(found[name].get("status") or {}).get("state") for name in ("a", "c", "late", "last")]
-    assert states.count(READY) >= 3
+    statuses = [one.get("status") or {} for one in found.values()]
+    assert sum(1 for status in statuses if status.get("state") == READY) >= 3
+    # I4: whoever is not bound says why.
+    waiting = [status for status in statuses if status.get("state") != READY]
+    assert all((one.get("state"), bool(one.get("message"))) == (BUSY, True) for one in waiting)
     return await is_whole(world)
 
 
@@ -142,12 +145,16 @@ async def test_t02_killed_at_every_write_nothing_is_lost_or_doubled(
         undisturbed = Death(10**6)
         await live_and_die(cluster, await make_namespace(cluster), undisturbed, monkeypatch)
         assert len(undisturbed.writes) >= 12, undisturbed.writes
-        for number in range(len(undisturbed.writes)):
-            for after in (False, True):
-                namespace = await make_namespace(cluster)
-                await live_and_die(cluster, namespace, Death(number, after), monkeypatch)
-                async with running(cluster, crds=(), dialects=("kubipam",), namespace=namespace):
-                    await eventually(partial(is_settled, World(client, namespace)), 20)
+        deaths = [
+            Death(number, after) for number in range(len(undisturbed.writes)) for after in (False, True)
+        ]
+        for death in deaths:
+            namespace = await make_namespace(cluster)
+            await live_and_die(cluster, namespace, death, monkeypatch)
+            async with running(cluster, crds=(), dialects=("kubipam",), namespace=namespace):
+                await eventually(partial(is_settled, World(client, namespace)))
+        # A life that needs fewer writes than the first ends before its death; that must be rare.
+        assert sum(death.dead for death in deaths) >= 0.8 * len(deaths)
 
 
 # T08
@@ -170,15 +177,15 @@ async def three_grant(world: World, turn: int) -> None:
     await world.range("10.0.0.0/22", mode=("FirstMatch", "RoundRobin")[turn % 2])
     lengths = (32, 30, 31, 32, 29)
     sizes: dict[str, int | None] = {f"r{number}": lengths[number % 5] for number in range(200)}
-    async with witnessed(world) as shown:
+    async with witnessed(world) as witness:
         granted = await world.together(sizes)
         assert not [name for name, cidr in granted.items() if "/" not in cidr]
         await eventually(lambda: is_whole(world), BUSY_SECONDS, every=0.2)
         await asyncio.gather(*(world.delete(name) for name in list(sizes)[::2]))
         await eventually(lambda: has(world, 100), BUSY_SECONDS, every=0.2)
         assert await eventually(lambda: is_whole(world), BUSY_SECONDS, every=0.2)
-        await eventually(lambda: has_seen(shown, 200), BUSY_SECONDS)
-        assert all(len(cidrs) == 1 for cidrs in shown.values())
+        await eventually(lambda: has_seen(witness.shown, 200), BUSY_SECONDS)
+        assert all(len(cidrs) == 1 for cidrs in witness.shown.values())
 
 
 async def three_hand_on(world: World, turn: int) -> None:
@@ -208,10 +215,11 @@ async def has(world: World, count: int) -> bool:
 
 
 class Witness:
-    """Every CIDR each request ever showed, by the request's UID."""
+    """Every CIDR each request ever showed, and every version it ever had, by the request's UID."""
 
     def __init__(self) -> None:
         self.shown: dict[str, set[str]] = defaultdict(set)
+        self.versions: dict[str, set[str]] = defaultdict(set)
 
     def replace(self, items: list[Object], resource_version: str) -> None:
         for obj in items:
@@ -220,17 +228,18 @@ class Witness:
     restart = replace
 
     def apply(self, type: str, obj: Object) -> None:
+        self.versions[obj["metadata"]["uid"]].add(obj["metadata"]["resourceVersion"])
         if cidr := (obj.get("status") or {}).get("cidr"):
             self.shown[obj["metadata"]["uid"]].add(cidr)
 
 
 @asynccontextmanager
-async def witnessed(world: World) -> AsyncIterator[dict[str, set[str]]]:
+async def witnessed(world: World) -> AsyncIterator[Witness]:
     """From the start: a watch that begins afterwards may come too late for a busy server's memory."""
     witness = Witness()
     watching = asyncio.create_task(reflect(world.client, REQUEST, witness, namespace=world.namespace))
     try:
-        yield witness.shown
+        yield witness
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -257,24 +266,28 @@ async def test_t22_deleted_before_it_was_served(world: World) -> None:
         names = [f"r{turn}-{number}" for number in range(20)]
         await asyncio.gather(*(world.ask(name) for name in names))
         await asyncio.gather(*(world.delete(name) for name in names))
-    await eventually(lambda: has(world, 0), 20)
+    await eventually(lambda: has(world, 0))
     await world.range_becomes(taken=[])
     assert await world.granted("all", size=28) == "10.0.0.0/28"
 
 
-async def test_t33_two_hundred_that_waited_are_served_within_five_seconds(world: World) -> None:
-    """T33: none of them is recreated, and waiting cost no write."""
+async def test_t33_two_hundred_that_waited_are_served(world: World) -> None:
+    """T33: none of them is recreated, and waiting cost no write: each was made, held, refused and granted.
+    Five seconds, times what the machine's load makes of them; by the clock alone in `test_simulated.py`."""
     await world.range("10.0.0.0/24")
     await world.granted("holder", size=24)
     names: dict[str, int | None] = {f"r{number}": None for number in range(200)}
-    assert set((await world.together(names)).values()) == {BUSY}
-    before = {one["metadata"]["uid"] for one in (await world.client.list(REQUEST, world.namespace)).items}
-    started = time.monotonic()
-    await world.delete("holder")
-    await eventually(lambda: all_bound(world, 200), BUSY_SECONDS, every=0.05)
-    took = time.monotonic() - started
+    async with witnessed(world) as witness:
+        assert set((await world.together(names)).values()) == {BUSY}
+        before = {one["metadata"]["uid"] for one in (await world.client.list(REQUEST, world.namespace)).items}
+        started = time.monotonic()
+        await world.delete("holder")
+        await eventually(lambda: all_bound(world, 200), BUSY_SECONDS, every=0.05)
+        took = time.monotonic() - started
+        await eventually(lambda: has_seen(witness.shown, 201), BUSY_SECONDS)
     after = {one["metadata"]["uid"] for one in (await world.client.list(REQUEST, world.namespace)).items}
     assert after < before
+    assert max(len(witness.versions[uid]) for uid in after) <= 4
     assert await eventually(lambda: is_whole(world))
     assert took < 5 * load_of_machine()
 
