@@ -153,8 +153,9 @@ class Server:
 
     def _has_released(self, request: Object) -> bool:
         """It still shows its block, and only its finalizer is left."""
-        range = self.objects.get((RANGE.plural, *range_of(request).split("/", 1))) or {}
-        return meta.uid(request) in ((range.get("status") or {}).get("released") or ())
+        namespace, name = range_of(request).split("/", 1)
+        held = self.objects.get((RANGE.plural, namespace, name)) or {}
+        return meta.uid(request) in ((held.get("status") or {}).get("released") or ())
 
 
 class Link:
