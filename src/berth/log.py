@@ -20,6 +20,9 @@ from typing import Any, TextIO
 import orjson
 import structlog
 
+from berth.errors import UserError
+
+LEVELS = ("debug", "info", "warning", "error")
 NEVER = frozenset({"secret", "new_secret", "token", "password", "authorization", "body", "key_data"})
 
 
@@ -63,6 +66,8 @@ def bound(**keys: Any) -> Iterator[None]:
 
 def configure(level: str = "info", stream: TextIO | None = None, *, json: bool = False) -> None:
     """Call once, in the process that owns the log."""
+    if level.lower() not in LEVELS:
+        raise UserError(f"--log-level must be one of {', '.join(LEVELS)}, not {level!r}.")
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -50,7 +50,8 @@ def operator(
         str, typer.Option(envvar="BERTH_LEASE_NAMESPACE", help="Namespace of that Lease.")
     ] = "berth-system",
     lease_seconds: Annotated[
-        float, typer.Option(envvar="BERTH_LEASE_SECONDS", help="How long a silent leader is waited for.")
+        float,
+        typer.Option(envvar="BERTH_LEASE_SECONDS", help="How long a silent leader is waited for.", min=1.0),
     ] = 15.0,
     namespace: Annotated[
         str, typer.Option(envvar="BERTH_NAMESPACE", help="Watch only this namespace; empty: all.")
@@ -63,7 +64,10 @@ def operator(
         ),
     ] = "",
     webhook_port: Annotated[
-        int, typer.Option(envvar="BERTH_WEBHOOK_PORT", help="Port of the admission server; 0 is off.")
+        int,
+        typer.Option(
+            envvar="BERTH_WEBHOOK_PORT", help="Port of the admission server; 0 is off.", min=0, max=65535
+        ),
     ] = 0,
     webhook_cert_dir: Annotated[
         Path | None,

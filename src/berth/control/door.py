@@ -71,13 +71,22 @@ class Door:
         return "" if self.port else "the admission server does not listen yet"
 
     def _listen(self) -> Listen:
-        url = urlsplit(self._settings.webhook_url)
-        if self._settings.webhook_url and (url.scheme != "https" or not url.hostname):
+        host, port = self._url()
+        return Listen(host, self._settings.webhook_port or port or PORT)
+
+    def _url(self) -> tuple[str, int]:
+        """Host and port of --webhook-url; nothing where there is none."""
+        text = self._settings.webhook_url
+        try:
+            url = urlsplit(text)
+            host, port = url.hostname or "", url.port or 0
+        except ValueError:
+            host, port = "", 0
+        if text and not (text.startswith("https://") and host):
             raise UserError(
-                f"--webhook-url must be https://host:port, for example https://127.0.0.1:9443, "
-                f"not {self._settings.webhook_url!r}."
+                f"--webhook-url must be https://host:port, for example https://127.0.0.1:9443, not {text!r}."
             )
-        return Listen(url.hostname or "", self._settings.webhook_port or url.port or PORT)
+        return host, port
 
     def _target(self) -> Target:
         if self._settings.webhook_url:
@@ -87,14 +96,16 @@ class Door:
 
     def _service(self) -> tuple[str, str]:
         namespace, _, name = self._settings.webhook_service.partition("/")
+        if not namespace or not name:
+            text = self._settings.webhook_service
+            raise UserError(f"--webhook-service must be namespace/name of a Service, not {text!r}.")
         return namespace, name
 
     def _source(self) -> Source:
         if self._settings.webhook_cert_dir is not None:
             return Directory(self._settings.webhook_cert_dir)
         if self._settings.webhook_url:
-            host = urlsplit(self._settings.webhook_url).hostname or "localhost"
-            return OwnKeyring(Recipe((host, "localhost")))
+            return OwnKeyring(Recipe((self._url()[0], "localhost")))
         namespace, name = self._service()
         names = (f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local", name)
         return SharedKeyring(self._client, namespace, SECRET, Recipe(names))
