@@ -76,7 +76,7 @@ def test_clusterctl_reads_the_provider(tmp_path: Path) -> None:
 def _run(program: str, *arguments: str) -> str:
     environment = os.environ | {"CLUSTERCTL_DISABLE_VERSIONCHECK": "true", "BERTH_IMAGE": IMAGE}
     command = [str(Binaries.locate([program])[program]), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -39,7 +39,7 @@ def test_berth_runs_with_the_runtime_packages_alone() -> None:
         "for found in pkgutil.walk_packages(berth.__path__, 'berth.'): importlib.import_module(found.name)\n"
         "print('\\n'.join({name.partition('.')[0] for name in sys.modules}))\n"
     )
-    loaded = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60).split()
+    loaded = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=180).split()
     owners = metadata.packages_distributions()
     used = {supply.canonical(dist) for module in loaded for dist in owners.get(module, ())}
     assert used - {pin.name for pin in supply.pins(RUN_LOCK)} - {"berth", "setuptools", "pip"} == set()

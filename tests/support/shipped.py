@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -118,8 +119,17 @@ async def _endpoint(client: Client, namespace: str, port: int) -> None:
 
 def _own_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # nothing is sent
-        return str(probe.getsockname()[0])
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent
+            return str(probe.getsockname()[0])
+        except OSError:  # no way out of this machine: any address of its own will do
+            listed = subprocess.run(
+                ["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True
+            ).stdout
+    own = [line.split()[3].partition("/")[0] for line in listed.splitlines()]
+    others = [text for text in own if not text.startswith("127.")]
+    assert others, "this machine has only its loopback; give it an address: ip addr add 10.99.0.1/32 dev lo"
+    return others[0]
 
 
 async def _is_ready(process: asyncio.subprocess.Process, port: int) -> bool:
