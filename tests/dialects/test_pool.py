@@ -60,11 +60,11 @@ def test_what_came_free_meanwhile_is_for_the_next() -> None:
 
 
 def test_who_asks_for_another_length_stands_in_another_line() -> None:
-    whole = parse_block("10.0.0.0/30")
-    desk, woken = full(whole, subnet="10.0.0.0/30")
+    low, high = parse_block("10.0.0.0/31"), parse_block("10.0.0.2/31")
+    desk, woken = full(low, high, subnet="10.0.0.0/30")
     desk.wait(asked(FIRST), FIRST, None, 30)
-    desk.wait(asked(FIRST), FIRST, None, 32)
-    desk.free(whole, str(whole))
+    desk.wait(asked(FIRST), FIRST, None, 31)
+    desk.free(low, str(low))
     assert woken == [FIRST]
     desk.leave(FIRST)
     assert not desk.waits(FIRST)

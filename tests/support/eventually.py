@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 30.0, every: float = 0.05) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 60.0, every: float = 0.05) -> T:
     """Look again and again until what is seen is true; TimeoutError if that never happens."""
     async with asyncio.timeout(seconds):
         while True:

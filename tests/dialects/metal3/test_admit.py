@@ -242,6 +242,16 @@ def test_what_is_in_use_must_stay_inside() -> None:
     assert said(admit.pool_faults(larger, stored)) == []
 
 
+def test_what_was_outside_before_does_not_hold_up_an_edit() -> None:
+    """X-24: an address made by hand, or by upstream for `end` alone (X-21), lies in none of the ranges."""
+    stored = pool("pool", A)
+    stored["status"] = {"indexes": {"c1": "10.0.0.12", "ext": "10.9.9.9", "odd": "fe80::1%eth0"}}
+    larger = pool("pool", {**A, "pools": [{"start": "10.0.0.10", "end": "10.0.0.20"}]})
+    assert said(admit.pool_faults(larger, stored)) == []
+    smaller = pool("pool", {**A, "pools": [{"start": "10.0.0.10", "end": "10.0.0.11"}]})
+    assert [fault.value for fault in admit.pool_faults(smaller, stored)] == ["10.0.0.12"]
+
+
 LEGACY = {
     **ranged({"end": "10.0.0.9"}, {"start": "10.0.0.1", "prefix": 64}, name_prefix="Bad_Prefix"),
     "preAllocations": {"a": "10.0.0.0"},

@@ -100,6 +100,17 @@ async def test_a_hand_made_address_may_have_any_name_and_spelling(world: World) 
     assert await world.ask_text("next") == ["2001:db8::2"]
 
 
+async def test_of_two_objects_for_one_address_one_may_go(world: World) -> None:
+    """I1: the address is taken as long as one of them says so, whatever its name."""
+    await world.create(address("foo", "10.0.0.10", "ext"), pool("pool", A))
+    assert (await world.ask("ext"))["metadata"]["name"] == "foo"
+    await world.create(address("a-10-0-0-10", "10.0.0.10", "ext"))
+    await world.passed()
+    await world.remove(kinds.ADDRESS, "a-10-0-0-10")
+    await world.passed()
+    assert await world.ask_text("next") == ["10.0.0.11"]
+
+
 async def test_a_hand_made_address_for_a_claim_that_waits_serves_it(world: World) -> None:
     """Seen at once: upstream watches no addresses."""
     await world.create(pool("pool", {**A, "pools": []}))
@@ -109,10 +120,9 @@ async def test_a_hand_made_address_for_a_claim_that_waits_serves_it(world: World
 
 
 async def test_an_address_outside_the_pool_is_counted_and_kept(world: World) -> None:
-    """X-24: and the pool can still be edited and labelled."""
+    """X-24: that the pool can still be edited is shown where admission is (test_admission.py)."""
     await world.create(address("a-10-9-9-9", "10.9.9.9", "ext"), pool("pool", A))
     await world.ask("ext")
     await world.shows({"ext": "10.9.9.9"})
     usage = (await world.get(kinds.POOL, "pool"))["status"]["ipAddresses"]
     assert (usage["used"], usage["free"], usage["outOfRange"]) == (0, 3, 1)
-    await world.edit(kinds.POOL, "pool", {"metadata": {"labels": {"x": "1"}}})

@@ -11,6 +11,7 @@ from tests.support.metal3 import (
     SOON,
     A,
     World,
+    capi_address,
     capi_claim,
     claim,
     pool,
@@ -156,6 +157,29 @@ async def test_without_a_prefix_the_address_says_0(world: World) -> None:
     spec = (await world.ask_capi("m"))["spec"]
     assert spec["prefix"] == 0
     assert "gateway" not in spec
+
+
+async def test_who_was_served_is_not_judged_by_a_later_edit_of_the_pool(world: World) -> None:
+    """X-26: a prefix too long for IPv4 is told to newcomers; the address given stays given, and counted."""
+    await world.create(pool("pool", A))
+    await world.ask_capi("m")
+    before = (await world.get(CAPI_CLAIM, "m"))["status"]
+    await world.edit(kinds.POOL, "pool", {"spec": {"prefix": 64}})
+    await world.create(capi_claim("late"))
+    assert (await world.ready_of("late"))[1] == "AllocationFailed"
+    await world.edit(CAPI_CLAIM, "m", {"metadata": {"labels": {"touched": "yes"}}})
+    await world.passed()
+    assert (await world.get(CAPI_CLAIM, "m"))["status"] == before
+    assert await world.ask_text("next") == ["10.0.0.11"]
+
+
+async def test_an_address_object_nobody_can_read_is_in_nobodys_way(world: World) -> None:
+    """Cluster API takes a zone; its claim is served, and both objects go with the claim."""
+    await world.create(capi_address("odd", "fe80::1%eth0", "m"), pool("pool", A))
+    assert (await world.ask_capi("m"))["spec"]["address"] == "10.0.0.10"
+    await world.remove(CAPI_CLAIM, "m")
+    await world.gone(CAPI_ADDRESS, "odd")
+    await world.remove(kinds.POOL, "pool")
 
 
 async def test_deleting_a_claim_gives_everything_back(world: World) -> None:

@@ -11,7 +11,7 @@ from tests.support.metal3 import A, World, pool
 from tests.support.operator import eventually
 
 from berth.dialects.metal3 import Metal3, crds
-from berth.dialects.metal3.kinds import POOL
+from berth.dialects.metal3.kinds import GROUP, POOL
 
 MADE = {crd["spec"]["names"]["plural"]: crd for crd in Metal3().crds()}
 
@@ -78,6 +78,7 @@ def test_short_names_categories_and_contract_labels(plural: str, short: str, cat
     labels = crd["metadata"]["labels"]
     assert labels["cluster.x-k8s.io/v1beta1"] == labels["cluster.x-k8s.io/v1beta2"] == "v1alpha1"
     assert labels["cluster.x-k8s.io/provider"] == "ipam-metal3"
+    assert "clusterctl.cluster.x-k8s.io" in labels
     (version,) = crd["spec"]["versions"]
     assert ("status" in version.get("subresources", {})) is (plural != "ipaddresses")
     assert "conversion" not in crd["spec"]
@@ -86,7 +87,7 @@ def test_short_names_categories_and_contract_labels(plural: str, short: str, cat
 @pytest.mark.cluster
 @pytest.mark.asyncio(loop_scope="session")
 async def test_kubectl_shows_cluster_and_usage(world: World, kubectl: Kubectl) -> None:
-    """X-30: additive columns; every short name reaches the kind."""
+    """X-30: additive columns; contract 1.5: the server took every short name."""
     await world.create(pool("pool", A))
     await world.ask("c1")
 
@@ -101,3 +102,6 @@ async def test_kubectl_shows_cluster_and_usage(world: World, kubectl: Kubectl) -
     stored = json.loads(await kubectl("get", "ippool", "pool", "-n", world.namespace, "-o", "json"))
     assert stored["status"]["conditions"][0]["type"] == "Ready"
     assert stored["apiVersion"] == POOL.api_version
+    for line in (await kubectl("api-resources", f"--api-group={GROUP}", "--no-headers")).splitlines():
+        plural, short, *_ = line.split()
+        assert short.split(",") == MADE[plural]["spec"]["names"]["shortNames"]

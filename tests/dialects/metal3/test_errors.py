@@ -42,6 +42,26 @@ async def test_an_exhausted_pool_is_told_on_the_claim(world: World) -> None:
     await eventually(told)
 
 
+async def test_an_event_says_what_upstreams_words_leave_out(world: World) -> None:
+    """The status keeps upstream's text; whose the address is, or that it is in no range, is in the Event."""
+    await world.create(pool("pool", A))
+    await world.ask("c1")
+    await world.refused("taken", wants="10.0.0.10")
+    await world.refused("outside", wants="10.9.9.9")
+    holder = f"IPClaim/{world.namespace}/c1"
+    expected = {
+        "PinTaken": f"Requested IP not available: 10.0.0.10/32 is taken by {holder}",
+        "PinOutside": f"{EXHAUSTED}: 10.9.9.9/32 is in no pool that serves this claim",
+    }
+
+    async def told() -> bool:
+        said = {event["reason"]: event["message"] for event in await world.list(EVENTS)}
+        assert {reason: said.get(reason) for reason in expected} == expected
+        return True
+
+    await eventually(told)
+
+
 async def test_a_release_serves_whoever_waits(world: World) -> None:
     """M-096: within a second, untouched, and the message goes."""
     await full(world)
@@ -93,6 +113,22 @@ async def test_a_paused_claim_at_the_head_of_the_line_holds_nobody_up(world: Wor
     assert (await world.address_of("y", SOON))["spec"]["address"] == "10.0.0.10"
 
 
+async def test_a_claim_annotated_while_it_waits_holds_nobody_up(world: World) -> None:
+    """M-100: from then on it waits for that one address, and whatever else comes free is for the next."""
+    await full(world)
+    assert await world.refused("y") == EXHAUSTED
+    await world.annotate(kinds.CLAIM, "x", kinds.WANTED_ADDRESS, "10.0.0.10")
+
+    async def insists() -> bool:
+        return await world.error_of("x") == "Requested IP not available"
+
+    await eventually(insists)
+    await world.delete(kinds.CLAIM, "c3")
+    assert (await world.address_of("y", SOON))["spec"]["address"] == "10.0.0.12"
+    await world.delete(kinds.CLAIM, "c1")
+    assert (await world.address_of("x", SOON))["spec"]["address"] == "10.0.0.10"
+
+
 async def test_a_failed_claim_can_be_deleted(world: World) -> None:
     """M-101."""
     await full(world)
@@ -107,6 +143,17 @@ async def test_a_claim_goes_around_an_object_that_has_the_name(world: World) -> 
     assert await world.refused("c3") == EXHAUSTED
     await world.remove(kinds.ADDRESS, "a-10-0-0-10")
     assert (await world.address_of("c3", SOON))["spec"]["address"] == "10.0.0.10"
+
+
+async def test_one_object_may_be_in_the_way_of_two_pools(world: World) -> None:
+    """M-102 with two pools of one namePrefix: when it goes, its address is free in both."""
+    await world.create(address("a-10-0-0-10", "10.0.0.10", "stranger", "other"))
+    await world.create(pool("pool", A), pool("second", A))
+    assert await world.ask_text("c1") == ["10.0.0.11"]
+    assert await world.ask_text("d1", pool="second") == ["10.0.0.12"]
+    assert await world.refused("c2") == EXHAUSTED
+    await world.remove(kinds.ADDRESS, "a-10-0-0-10")
+    assert (await world.address_of("c2", SOON))["spec"]["address"] == "10.0.0.10"
 
 
 async def test_waiting_claims_are_served_oldest_first(world: World) -> None:

@@ -53,15 +53,24 @@ def lost(last: int, *, capi: bool = False, owners: bool = True) -> dict[str, Any
     return make(name, text, of, finalizers=[finalizer], ownerReferences=[owner] if owners else [])
 
 
+async def paused_with(world: World, *objects: dict[str, Any]) -> None:
+    """A pool and these objects, with the grace period still to begin: however slowly they are made."""
+    await world.create(pool("pool", FORTY, annotations=PAUSED), *objects)
+
+
+async def resume(world: World) -> None:
+    await world.annotate(kinds.POOL, "pool", kinds.PAUSED, None)
+
+
 @pytest.mark.parametrize("capi", [False, True], ids=["metal3", "capi"])
 async def test_an_address_without_its_claim_comes_back_after_the_grace_period(
     world: World, capi: bool
 ) -> None:
     """M-110: what upstream leaks for ever; and the pool it blocked can go."""
-    await world.create(pool("pool", FORTY))
+    await paused_with(world, lost(1, capi=capi), claim("c1"))
     began = time.monotonic()
-    await world.create(lost(1, capi=capi))
-    assert await world.ask_text("c1") == ["10.0.0.2"]
+    await resume(world)
+    assert (await world.address_of("c1"))["spec"]["address"] == "10.0.0.2"
     await world.gone(CAPI_ADDRESS if capi else kinds.ADDRESS, "a-10-0-0-1")
     assert time.monotonic() - began >= GRACE_SECONDS
     assert await world.ask_text("c2") == ["10.0.0.1"]
@@ -77,7 +86,8 @@ async def test_what_a_person_made_stays(world: World) -> None:
 
 async def test_many_at_once_are_left_for_a_person(world: World) -> None:
     """The brake: more than ten, and more than a twentieth of the pool's; a person's delete releases it."""
-    await world.create(pool("pool", FORTY), *(lost(last) for last in range(1, 12)))
+    await paused_with(world, *(lost(last) for last in range(1, 12)))
+    await resume(world)
 
     async def told() -> bool:
         return any(event["reason"] == "TooManyWithoutClaim" for event in await world.list(EVENTS))
@@ -95,11 +105,14 @@ async def test_many_at_once_are_left_for_a_person(world: World) -> None:
 
 async def test_an_object_that_a_later_claim_uses_stays(world: World) -> None:
     """The claim was deleted and made again under its name: it adopted the object by name."""
-    await world.create(lost(1), claim("gone-1"), pool("pool", FORTY))
-    assert (await world.address_of("gone-1"))["spec"]["address"] == "10.0.0.1"
+    await paused_with(world, lost(5), claim("gone-5"))
+    left = await world.get(kinds.ADDRESS, "a-10-0-0-5")
+    await resume(world)
+    assert meta.uid(await world.address_of("gone-5")) == meta.uid(left)
     await world.create(lost(3))
     await world.gone(kinds.ADDRESS, "a-10-0-0-3")
-    assert not meta.is_deleting(await world.get(kinds.ADDRESS, "a-10-0-0-1"))
+    kept = await world.get(kinds.ADDRESS, "a-10-0-0-5")
+    assert (meta.uid(kept), meta.is_deleting(kept)) == (meta.uid(left), False)
 
 
 async def test_nothing_of_a_paused_pool_is_collected(world: World) -> None:
@@ -112,14 +125,15 @@ async def test_nothing_of_a_paused_pool_is_collected(world: World) -> None:
     await world.create(away)
     await world.gone(kinds.ADDRESS, "a-10-0-0-3")
     assert not meta.is_deleting(await world.get(kinds.ADDRESS, "a-10-0-0-1"))
-    await world.annotate(kinds.POOL, "pool", kinds.PAUSED, None)
+    await resume(world)
     await world.gone(kinds.ADDRESS, "a-10-0-0-1")
 
 
 async def test_an_owner_struck_off_by_garbage_collection_is_remembered(world: World) -> None:
     """The API server's collector removes references to owners that are gone while another owner lives."""
-    await world.create(pool("pool", FORTY), lost(1))
+    await paused_with(world, lost(1))
     await world.edit(kinds.ADDRESS, "a-10-0-0-1", {"metadata": {"ownerReferences": None}})
+    await resume(world)
     await world.gone(kinds.ADDRESS, "a-10-0-0-1")
 
 

@@ -65,11 +65,11 @@ async def sides() -> AsyncIterator[Sides]:
 
 
 async def label_crds(client: Client) -> None:
-    """As `clusterctl init` leaves them."""
+    """Cluster API's own, as `clusterctl init` leaves them. Ours have what they need however they came."""
+    labels = {MOVABLE: "", "cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}
     for crd in (await client.list(CRD)).items:
-        contract = {"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}
-        own = {} if "metal3" in crd["metadata"]["name"] else contract
-        await client.patch(CRD, crd["metadata"]["name"], {"metadata": {"labels": {MOVABLE: "", **own}}})
+        if crd["spec"]["group"] != kinds.GROUP:
+            await client.patch(CRD, crd["metadata"]["name"], {"metadata": {"labels": labels}})
 
 
 async def clusterctl(source: DevCluster, target: DevCluster, home: Path) -> None:

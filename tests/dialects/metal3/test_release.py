@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,6 +41,23 @@ async def test_another_controllers_finalizer_says_still_in_use(world: World) -> 
     await world.edit(kinds.CLAIM, "c1", {"metadata": {"finalizers": [kinds.CLAIM_FINALIZER]}})
     await world.gone(kinds.CLAIM, "c1", SOON)
     await world.gone(kinds.ADDRESS, "a-10-0-0-10", SOON)
+
+
+@pytest.mark.parametrize("resource", [kinds.CLAIM, CAPI_CLAIM], ids=["metal3", "capi"])
+async def test_the_garbage_collectors_finalizer_does_not(world: World, resource: Resource) -> None:
+    """Claim and pool deleted in the foreground: the collector waits for the address, and that for us."""
+    await world.create(pool("pool", A))
+    await (world.ask if resource is kinds.CLAIM else world.ask_capi)("c1")
+    both = ((resource, "c1"), (kinds.POOL, "pool"))
+    for one, name in both:
+        await world.client.delete(one, name, world.namespace, propagation="Foreground")
+    await world.gone(kinds.ADDRESS if resource is kinds.CLAIM else CAPI_ADDRESS, "a-10-0-0-10")
+    for one, name in both:
+        await eventually(partial(is_left_to_the_collector, world, one, name))
+
+
+async def is_left_to_the_collector(world: World, resource: Resource, name: str) -> bool:
+    return meta.finalizers(await world.get(resource, name)) == ["foregroundDeletion"]
 
 
 async def test_an_address_deleted_by_hand_stays_with_its_claim(world: World) -> None:
@@ -192,17 +210,41 @@ async def test_claims_of_a_pool_removed_by_force_are_released(world: World) -> N
 
 
 async def test_a_claim_whose_address_object_was_torn_away_gets_the_same_address_again(world: World) -> None:
-    """Claims re-assert what they hold; nobody was told of another address."""
+    """Untouched, and before anyone who waits: nobody was told of another address."""
     await world.create(pool("pool", A))
-    await world.ask_text("c1", "c2")
+    await world.ask_text("c1", "c2", "c3")
+    assert await world.refused("waits") == "Exhausted IP Pools"
+    before = await world.get(kinds.CLAIM, "c2")
+    torn = await world.get(kinds.ADDRESS, "a-10-0-0-11")
     await world.delete(kinds.ADDRESS, "a-10-0-0-11")
     await world.edit(kinds.ADDRESS, "a-10-0-0-11", {"metadata": {"finalizers": []}})
-    await world.gone(kinds.ADDRESS, "a-10-0-0-11", SOON)
-    await world.remove(kinds.CLAIM, "c1")
-    await world.edit(kinds.CLAIM, "c2", {"metadata": {"labels": {"touched": "yes"}}})
-    restored = await eventually(lambda: world.get(kinds.ADDRESS, "a-10-0-0-11"), SOON)
-    assert restored["spec"]["claim"]["name"] == "c2"
-    assert restored["spec"]["address"] == "10.0.0.11"
+
+    async def restored() -> dict[str, Any]:
+        found = await world.get(kinds.ADDRESS, "a-10-0-0-11")
+        assert meta.uid(found) != meta.uid(torn)
+        return found
+
+    again = await eventually(restored, SOON)
+    assert again["spec"] == torn["spec"]
+    await world.passed()
+    assert await world.get(kinds.CLAIM, "c2") == before
+    assert "address" not in (await world.get(kinds.CLAIM, "waits"))["status"]
+
+
+async def test_a_claim_torn_away_with_its_address_leaves_nothing_taken(world: World) -> None:
+    """What was kept for it in memory goes when it does."""
+    await world.create(pool("pool", A))
+    await world.ask_text("c1", "c2", "c3")
+    assert await world.refused("waits") == "Exhausted IP Pools"
+    await world.annotate(kinds.CLAIM, "c2", kinds.PAUSED, "")
+    await world.delete(kinds.ADDRESS, "a-10-0-0-11")
+    await world.edit(kinds.ADDRESS, "a-10-0-0-11", {"metadata": {"finalizers": []}})
+    await world.gone(kinds.ADDRESS, "a-10-0-0-11")
+    await world.passed()
+    assert "address" not in (await world.get(kinds.CLAIM, "waits"))["status"]
+    await world.edit(kinds.CLAIM, "c2", {"metadata": {"finalizers": []}})
+    await world.delete(kinds.CLAIM, "c2")
+    assert (await world.address_of("waits", SOON))["spec"]["address"] == "10.0.0.11"
 
 
 @pytest.mark.parametrize("resource", [kinds.CLAIM, CAPI_CLAIM], ids=["metal3", "capi"])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import aiohttp
 import orjson
-from tests.support.metal3 import A, address, capi_address, pool, ranged
+import pytest
+from tests.support.metal3 import PAUSED, A, World, address, capi_address, pool, ranged
+from tests.support.operator import Operator, eventually
 
+from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import Flavour
 from berth.dialects.metal3.native import Native
@@ -69,18 +75,69 @@ def test_a_second_look_finds_nothing_to_write() -> None:
     assert shown(again, record) == first
 
 
+def many(count: int) -> list[tuple[Flavour, Object]]:
+    flavour = Native()
+    texts = [Block(Family.V4, (10 << 24) + i, 32).address for i in range(count)]
+    return [(flavour, address(f"a-{i}", text, f"cluster-worker-machine-{i}")) for i, text in enumerate(texts)]
+
+
 def test_a_pool_with_more_allocations_than_fit_says_so_and_stays_below_the_limit() -> None:
     """Issue 4.8: past 20,000 addresses nothing breaks; the API server refuses objects above 1.5 MiB."""
-    flavour = Native()
-    texts = [Block(Family.V4, (10 << 24) + i, 32).address for i in range(40_000)]
-    records = [
-        (flavour, address(f"a-{i}", text, f"cluster-worker-machine-{i}")) for i, text in enumerate(texts)
-    ]
-    status = shown(pool("pool", ranged({"subnet": "10.0.0.0/8"})), *records)
+    status = shown(pool("pool", ranged({"subnet": "10.0.0.0/8"})), *many(40_000))
     assert status["indexesTruncated"] is True
     assert 15_000 < len(status["indexes"]) < 40_000
     assert len(orjson.dumps(status)) < INDEXES_BYTES * 1.1
     assert status["conditions"][0]["status"] == "True"
+
+
+@pytest.mark.cluster
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("reserved", [0, 12_000])
+async def test_the_longest_status_is_taken_by_the_api_server(world: World, reserved: int) -> None:
+    """Also beside a spec that is long itself: both count."""
+    reservations = {
+        f"kept-for-machine-{i}": Block(Family.V4, (11 << 24) + i, 32).address for i in range(reserved)
+    }
+    spec = ranged({"subnet": "10.0.0.0/7"}, preAllocations=reservations)
+    stored = await world.create(pool("pool", spec, annotations=PAUSED))  # the operator leaves it to us
+    status = shown(stored, *many(40_000))
+    assert status["indexesTruncated"] is True
+    assert len(status["indexes"]) > 5_000
+    written = await world.edit(kinds.POOL, "pool", {"status": status}, "status")
+    assert written["status"]["indexes"] == status["indexes"]
+
+
+@pytest.mark.cluster
+@pytest.mark.asyncio(loop_scope="session")
+async def test_metrics_tell_the_use_of_a_pool_and_how_many_wait(world: World, operator: Operator) -> None:
+    """Issue 4.8: the same counts as in the status."""
+    await world.create(pool("pool", {**A, "preAllocations": {"v": "10.0.0.12"}}))
+    await world.ask("c1")
+    labels = f'{{dialect="metal3",namespace="{world.namespace}",pool="pool"}}'
+    counts = {"": 3, "_used": 2, "_free": 0, "_reserved": 1}
+    expected = {f"berth_pool_addresses{name}{labels} {count}.0" for name, count in counts.items()}
+    before = await claims_told(operator)
+    await world.ask_capi("m")
+    await world.refused("waits")
+
+    async def told() -> bool:
+        return expected <= set(await metrics(operator))
+
+    await eventually(told)
+    after = await claims_told(operator)
+    assert (after["Bound"] - before["Bound"], after["Waiting"] - before["Waiting"]) == (1, 1)
+
+
+async def metrics(operator: Operator) -> list[str]:
+    async with aiohttp.ClientSession() as session:
+        answer = await session.get(f"http://127.0.0.1:{operator.listening.metrics}/metrics")
+        return (await answer.text()).splitlines()
+
+
+async def claims_told(operator: Operator) -> Counter[str]:
+    told = re.compile(r'berth_claims\{dialect="metal3",state="(.*)"\} (.*)')
+    found = [match for line in await metrics(operator) if (match := told.fullmatch(line))]
+    return Counter({state: int(float(count)) for state, count in (match.groups() for match in found)})
 
 
 def test_a_huge_pool_is_counted_as_far_as_the_field_goes() -> None:

@@ -36,6 +36,7 @@ from berth.kube.resource import Resource
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
 Object = dict[str, Any]
+EVENTS = Resource("", "v1", "Event", "events")
 KINDS = (kinds.POOL, kinds.CLAIM, kinds.ADDRESS, CAPI_CLAIM, CAPI_ADDRESS)
 SERVED = 30  # claims of each API
 
@@ -52,11 +53,12 @@ async def upstreams() -> AsyncIterator[DevCluster]:
 
 
 def _lenient(crd: Object) -> Object:
-    """As upstream ships it: no rules in CEL, no minimum of a prefix."""
+    """As upstream ships it: no rules in CEL, no minimum of a prefix, no default strategy (before 1.10)."""
     lenient = copy.deepcopy(crd)
     for node in _nodes(lenient["spec"]["versions"][0]["schema"]):
         node.pop("x-kubernetes-validations", None)
         node.pop("minimum", None)
+        node.pop("default", None)
     return lenient
 
 
@@ -203,8 +205,31 @@ async def test_what_upstream_would_have_failed_on_is_told_on_the_claim(upstreams
         assert await world.refused("m-072", "named") == failed
         assert (await world.ask("m-014", "long"))["spec"]["prefix"] == 64  # passed through, as upstream does
         assert await world.ask_text("m-008", pool="endless") == ["10.0.0.1"]
+        await eventually(lambda: is_explained(world, "m-072", failed))
         for name, resource in (("m-013", kinds.CLAIM), ("m-137", CAPI_CLAIM)):
             await world.remove(resource, name)
+
+
+async def is_explained(world: World, name: str, text: str) -> bool:
+    """The Event has the API server's own words behind upstream's."""
+    said = [event["message"] for event in await world.list(EVENTS) if event["involvedObject"]["name"] == name]
+    return any(message.startswith(f"{text}: ") and "Bad_Prefix" in message for message in said)
+
+
+async def test_who_lost_its_object_while_nobody_looked_comes_before_newcomers(upstreams: DevCluster) -> None:
+    """I1: an older claim waits, and the one address that seems to be free is shown by another claim."""
+    async with admin(upstreams) as client:
+        world = World(client, "default")
+        await world.create(claim("older", "last"))
+        spec = ranged({"start": "10.8.0.1", "end": "10.8.0.1"}, name_prefix="last")
+        await world.create(pool("last", spec), claim("shows", "last", finalizers=[kinds.CLAIM_FINALIZER]))
+        bound = {"address": {"name": "last-10-8-0-1", "namespace": "default"}}
+        await world.edit(kinds.CLAIM, "shows", {"status": bound}, "status")
+    async with running(upstreams, dialects=("metal3",)) as started:
+        world = World(started.client, "default")
+        assert await world.error_of("older") == "Exhausted IP Pools"
+        again = await eventually(lambda: world.get(kinds.ADDRESS, "last-10-8-0-1"))
+        assert again["spec"]["claim"]["name"] == "shows"
 
 
 async def test_a_repaired_pool_serves_whoever_it_failed(upstreams: DevCluster) -> None:
@@ -218,7 +243,7 @@ async def test_a_repaired_pool_serves_whoever_it_failed(upstreams: DevCluster) -
 
 
 async def test_an_existing_pool_keeps_its_crds_fields(upstreams: DevCluster) -> None:
-    """`indexes` stays as upstream wrote it, usage comes beside it."""
+    """`indexes` stays as upstream wrote it, usage comes beside it; M-026: a strategy may be written down."""
     async with running(upstreams, dialects=("metal3",), crds=crds_of("metal3")) as started:
         world = World(started.client, "default")
 
@@ -229,3 +254,4 @@ async def test_an_existing_pool_keeps_its_crds_fields(upstreams: DevCluster) -> 
             return bool(meta.find_condition(status["conditions"], "Ready"))
 
         await eventually(counted)
+        await world.edit(kinds.POOL, "pool", {"spec": {"allocationStrategy": "sequential"}})

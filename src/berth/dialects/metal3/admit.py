@@ -146,7 +146,7 @@ def pool_faults(pool: Object, old: Object | None) -> Iterator[Fault]:
     known = {fault.body for fault in _spec_faults(before, bounds)}
     yield from (fault for fault in _spec_faults(spec, bounds) if fault.body not in known)
     if before.get("pools") != spec.get("pools"):
-        yield from _in_use_outside(old, _ranges(spec))
+        yield from _in_use_outside(old, _ranges(before), _ranges(spec))
 
 
 def _spec_faults(spec: Object, out_of_bounds: str) -> Iterator[Fault]:
@@ -265,9 +265,10 @@ def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]
         yield Fault(path, prefix, f"is not a prefix length of {family} address: 0 to {widest}")
 
 
-def _in_use_outside(old: Object, ranges: list[Range]) -> Iterator[Fault]:
+def _in_use_outside(old: Object, before: list[Range], ranges: list[Range]) -> Iterator[Fault]:
+    """Addresses given out that this edit would leave outside; not those that were outside before."""
     for text in ((old.get("status") or {}).get("indexes") or {}).values():
-        if not _in_bounds(text, ranges):
+        if not _in_bounds(text, ranges) and _in_bounds(text, before):
             yield Fault("spec.pools", text, "is in use but out of bounds of the pools given")
 
 

@@ -13,6 +13,7 @@ from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.flavour import made_for
 from berth.dialects.metal3.gate import Gate, is_paused
 from berth.dialects.metal3.ledger import InTheWay, Leases, StepBack, block_of
+from berth.dialects.metal3.returns import Returns
 from berth.dialects.metal3.translate import NOT_CREATED, addresses_of_name, refusal_message, wanted
 from berth.dialects.pool import Desk
 from berth.errors import BadRequest, Conflict, Forbidden, Invalid, InvalidText, NotFound, Taken
@@ -31,6 +32,8 @@ Object = dict[str, Any]
 _log = log.get("berth.metal3")
 EXHAUSTED = {Reason.POOL_EXHAUSTED, Reason.PIN_OUTSIDE}
 NOT_READY = {"PoolNotFound", "PoolDeleting", "PoolInvalid", "ClusterNotFound"}
+# Put there by the API server for its garbage collector, which waits for the address, and so for us.
+COLLECTORS = {"foregroundDeletion", "orphan"}
 
 
 class Book:
@@ -49,6 +52,7 @@ class Book:
         self._pool_objects = pools
         self._gate = gate
         self._client = client
+        self.returns = Returns(self)
 
     @property
     def resource(self) -> Resource:
@@ -59,7 +63,13 @@ class Book:
         return self.kept.cache
 
     def is_unsettled(self, claim: Object) -> bool:
-        return meta.is_deleting(claim) or not self.flavour.bound_name(claim)
+        return meta.is_deleting(claim) or self.leases.named_by(claim) is None
+
+    def state(self, claim: Object | None) -> str:
+        """For the metrics; empty: not ours to count."""
+        if claim is None or self.flavour.pool_key(claim) is None:
+            return ""
+        return "Bound" if self.flavour.bound_name(claim) else "Waiting"
 
     # When
 
@@ -72,10 +82,6 @@ class Book:
             return Leave()
         if meta.is_deleting(claim):
             return self._going(claim)
-        if namespace := self.flavour.foreign_namespace(claim):
-            name = claim["spec"]["pool"]["name"]
-            text = f"IPPool {namespace}/{name} is in another namespace; a claim is served from its own only"
-            return Wait("PoolInOtherNamespace", text, stamp=True)
         return self._asking(claim, key, pool)
 
     def _is_held(self, claim: Object, pool: Object | None) -> bool:
@@ -87,35 +93,61 @@ class Book:
     def _is_pool_held(self, pool: Object) -> bool:
         return is_paused(pool) or self._gate.linkage(pool).paused
 
+    def leaves(self, key: str) -> bool:
+        """The pool is there, and nothing of it is to be touched now."""
+        pool = self._pool_objects.get(*key.split("/", 1))
+        return pool is not None and (not self._gate.is_watched(pool) or self._is_pool_held(pool))
+
     def _going(self, claim: Object) -> Stance:
         # Another controller's finalizer says that the address is still in use.
-        return Release() if meta.finalizers(claim) == [self.finalizer] else Leave()
+        others = set(meta.finalizers(claim)) - COLLECTORS - {self.finalizer}
+        return Release() if not others and meta.has_finalizer(claim, self.finalizer) else Leave()
 
     def _asking(self, claim: Object, key: str, pool: Object | None) -> Stance:
-        if pool is None:
-            return self._wait("PoolNotFound", f"IPPool {key} not found")
-        if meta.is_deleting(pool):
-            return self._deleting_pool(claim, key)
-        named = self.flavour.cluster_name(claim)
-        if (
-            self._gate.linkage(pool).missing
-            or self._gate.cluster(pool["metadata"]["namespace"], named).missing
-        ):
-            return self._wait("ClusterNotFound", f"the Cluster of IPPool {key} does not exist yet")
+        if (hindrance := self._hindrance(claim, key, pool)) is not None:
+            # Who was served before keeps what it has, and its status says so.
+            return Leave() if self.flavour.bound_name(claim) else hindrance
         open_pool = self.pools.get(key)
-        if open_pool is None or not self._gate.is_watched(pool):
+        if pool is None or open_pool is None or not self._gate.is_watched(pool):
             return Leave()
-        if open_pool.fault is not None:
-            return self._wait("PoolInvalid", f"IPPool {key} cannot be used: {open_pool.fault}")
         if not meta.has_finalizer(pool, kinds.POOL_FINALIZER):
             return Leave()  # the pool is held before anything is taken from it; its change wakes us
         return self._serving(claim, open_pool)
+
+    def _hindrance(self, claim: Object, key: str, pool: Object | None) -> Wait | None:
+        """Why nobody new is served from the pool, whatever is free in it."""
+        if namespace := self.flavour.foreign_namespace(claim):
+            name = claim["spec"]["pool"]["name"]
+            text = f"IPPool {namespace}/{name} is in another namespace; a claim is served from its own only"
+            return Wait("PoolInOtherNamespace", text, stamp=True)
+        if pool is None:
+            return self._wait("PoolNotFound", f"IPPool {key} not found")
+        if meta.is_deleting(pool):
+            return self._wait("PoolDeleting", f"IPPool {key} is being deleted and serves no new claims")
+        if missing := self._missing_cluster(claim, pool):
+            return self._wait("ClusterNotFound", f"Cluster {missing} does not exist yet")
+        open_pool = self.pools.get(key)
+        if open_pool is not None and open_pool.fault is not None and self._gate.is_watched(pool):
+            return self._wait("PoolInvalid", f"IPPool {key} cannot be used: {open_pool.fault}")
+        return None
+
+    def _missing_cluster(self, claim: Object, pool: Object) -> str:
+        """The Cluster that the pool or the claim itself names and that is not there; empty if none is."""
+        namespace = pool["metadata"]["namespace"]
+        for whose, name in (
+            (f"of IPPool {namespace}/{pool['metadata']['name']}", pool["spec"].get("clusterName")),
+            (f"of this {self.flavour.kind}", self.flavour.cluster_name(claim)),
+        ):
+            if self._gate.cluster(namespace, name).missing:
+                return f"{namespace}/{name} {whose}"
+        return ""
 
     def _serving(self, claim: Object, open_pool: OpenPool) -> Stance:
         key, name = self.leases.key_of(claim), claim["metadata"]["name"]
         desks = (open_pool.desk,)
         if (record := self.leases.named_by(claim)) is not None:
-            return Serve(Claim(key, name, pin=block_of(record)), desks)
+            block = block_of(record)
+            return Leave() if block is None else Serve(Claim(key, name, pin=block), desks)
         if open_pool.desk.space.leases_of(key):
             # What it has it keeps, whatever the annotation says by now.
             return Serve(Claim(key, name), desks)
@@ -132,11 +164,6 @@ class Book:
         named = addresses_of_name(open_pool.spec.name_prefix, self.flavour.bound_name(claim))
         return next((block for block in named if open_pool.desk.space.is_free(block)), None)
 
-    def _deleting_pool(self, claim: Object, key: str) -> Stance:
-        if self.flavour.bound_name(claim):
-            return Leave()
-        return self._wait("PoolDeleting", f"IPPool {key} is being deleted and serves no new claims")
-
     def _wait(self, reason: str, message: str) -> Wait:
         # Metal3's users take errorMessage for final, so only what is wrong with the claim goes there; a
         # Cluster API claim has a condition that is meant to come and go.
@@ -150,12 +177,11 @@ class Book:
         open_pool = self.pools.get(key)
         if pool is None or open_pool is None:
             raise Conflict(409, f"IPPool {key} is gone; looking again")
-        if fault := self.flavour.netconfig_fault(open_pool.spec.netconfig_of(block), block):
-            raise NotStored(fault)
         try:
             record = await self.leases.commit(claim, pool, open_pool.spec, block)
         except (Invalid, BadRequest, Forbidden) as error:
-            raise NotStored(NOT_CREATED) from error
+            _log.warning("the API server refuses an IPAddress", block=str(block), error=str(error))
+            raise NotStored(NOT_CREATED, str(error)) from error
         except StepBack as step:
             await self._step_back(claim, step)
             self.pools.stands_in_the_way(step.obstacle, desk, block)
@@ -173,7 +199,7 @@ class Book:
         named = record["metadata"]["name"] == self.flavour.bound_name(claim)
         if named or made_for(self.flavour, record) in (None, meta.uid(claim)):
             return record
-        if not await self._is_still(claim):
+        if not await self.returns.is_still(claim):
             raise Conflict(409, f"{self.leases.key_of(claim)} is gone; looking again")
         return await self.leases.take_over(record, claim)
 
@@ -220,93 +246,58 @@ class Book:
                 desk.free(block, key)
 
     async def withdraw(self, claim: Object) -> bool:
-        for record in self.leases.of_claim(claim):
-            if await self._goes_with(record, claim):
-                await self.leases.discard(record)
-        await self._withdraw_unseen(claim)
-        return True
-
-    async def _goes_with(self, record: Object, claim: Object) -> bool:
-        """Made for this claim, or by hand for a claim of this name; not made for an earlier or later one."""
-        maker = made_for(self.flavour, record)
-        if maker is not None and record["metadata"]["name"] != self.flavour.bound_name(claim):
-            return maker == meta.uid(claim)
-        if not meta.is_deleting(claim):
-            return False
-        return maker in (None, meta.uid(claim)) or await self._is_still(claim)
-
-    async def _is_still(self, claim: Object) -> bool:
-        """By a live read. Named by the claim and made for another UID: the claim was moved here. Or it went,
-        and the next one of its name has its address already; of that we may hear before we hear of the claim.
-        """
-        try:
-            found = await self._client.get(
-                self.resource, claim["metadata"]["name"], claim["metadata"]["namespace"]
-            )
-        except NotFound:
-            return False
-        return meta.uid(found) == meta.uid(claim)
+        return await self.returns.withdraw(claim)
 
     async def clean_up(self, ref: Ref) -> None:
-        """The claim is gone: so is what was made for it.
-
-        A deletion that was under way when our finalizer was stored can win: the API server looks for
-        finalizers before it deletes, not while. Then nobody is left to release the address but us.
-        """
-        for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
-            maker = made_for(self.flavour, record)
-            if maker and not self.seems_used(record, maker) and not await self.lives(record, maker):
-                _log.info("the claim is gone, its address goes too", address=record["metadata"]["name"])
-                await self.leases.discard(record)
-
-    def seems_used(self, record: Object, maker: str) -> bool:
-        """From memory: by the claim it was made for or one that names it; or it is not for us to say."""
-        key = self.flavour.pool_of_address(record)
-        if key is None:
-            return True
-        pool = self._pool_objects.get(*key.split("/", 1))
-        if pool is not None and (not self._gate.is_watched(pool) or self._is_pool_held(pool)):
-            return True
-        claim = self.cache.get(record["metadata"]["namespace"], self.flavour.claim_of_address(record))
-        return claim is not None and self._uses(claim, record, maker)
-
-    async def lives(self, record: Object, maker: str) -> bool:
-        """The same by a live read of the claim."""
-        name, namespace = self.flavour.claim_of_address(record), record["metadata"]["namespace"]
-        try:
-            claim = await self._client.get(self.resource, name, namespace)
-        except NotFound:
-            return False
-        return self._uses(claim, record, maker)
-
-    def _uses(self, claim: Object, record: Object, maker: str) -> bool:
-        if not maker:
-            return self.leases.is_for(record, claim)
-        return meta.uid(claim) == maker or self.flavour.bound_name(claim) == record["metadata"]["name"]
-
-    async def _withdraw_unseen(self, claim: Object) -> None:
-        """Blocks taken in memory whose create was never answered: look before letting go."""
-        open_pool = self.pools.get(self.flavour.pool_key(claim) or "")
-        if open_pool is None:
-            return
-        key = self.leases.key_of(claim)
-        seen = {block_of(record) for record in self.leases.of_claim(claim)}
-        for block in open_pool.desk.space.leases_of(key):
-            if block in seen:
-                continue  # its object stays a while, held by someone's finalizer, and the address with it
-            record = await self.leases.find(
-                claim["metadata"]["namespace"], open_pool.spec.address_name(block)
-            )
-            if (
-                record is not None
-                and self.leases.is_for(record, claim)
-                and await self._goes_with(record, claim)
-            ):
-                await self.leases.discard(record)
-            open_pool.desk.free(block, key)
+        await self.returns.clean_up(ref)
 
     def forget(self, ref: Ref) -> None:
-        """Nothing is remembered about a claim: its address objects say all."""
+        """Its address objects say all; what it had in memory only is free."""
+        self.pools.forget(f"{ref.kind}/{ref.namespace}/{ref.name}")
+
+    # Claims that name an object which is not there
+
+    def names(self, address: Object) -> Object | None:
+        """The living claim whose address this object is."""
+        claim = self.cache.get(address["metadata"]["namespace"], self.flavour.claim_of_address(address))
+        if claim is None or meta.is_deleting(claim) or not self.leases.is_for(address, claim):
+            return None
+        return claim if self.flavour.bound_name(claim) == address["metadata"]["name"] else None
+
+    def remember(self, claim: Object) -> None:
+        """Before newcomers are served: what a claim names is its own, also where its object is gone."""
+        if meta.is_deleting(claim) or not self.flavour.bound_name(claim):
+            return
+        open_pool, key = self.pools.get(self.flavour.pool_key(claim) or ""), self.leases.key_of(claim)
+        if open_pool is None or open_pool.desk.space.leases_of(key):
+            return
+        if (lost := self._lost(claim, open_pool)) is not None:
+            open_pool.desk.adopt(lost, key)
+
+    async def catch_up(self, claim: Object) -> bool:
+        """The claim names an object we do not know. True: now we do. Else the object has to be made again, if
+        the claim is still there: both may have gone together, and we hear of one of them first."""
+        if await self.leases.catch_up(claim):
+            return True
+        if self.flavour.bound_name(claim) and self.leases.named_by(claim) is None:
+            await self._confirm(claim)
+        return False
+
+    async def _confirm(self, claim: Object) -> None:
+        found = await self.live(claim["metadata"]["namespace"], claim["metadata"]["name"])
+        if found is None or meta.uid(found) != meta.uid(claim):
+            self.cache.bury(claim)
+        else:
+            self.cache.observe(found)
+        if found is None or meta.resource_version(found) != meta.resource_version(claim):
+            raise Conflict(409, f"{self.leases.key_of(claim)} changed meanwhile; looking again")
+
+    async def live(self, namespace: str, name: str) -> Object | None:
+        """A claim as it is stored now."""
+        try:
+            return await self._client.get(self.resource, name, namespace)
+        except NotFound:
+            return None
 
     def misses(self, claim: Object, address: Object) -> bool:
         """An address object for this claim has come, and is not the one its status names."""
@@ -325,7 +316,9 @@ class Book:
             reason = "PoolNotReady" if refusal.reason in NOT_READY else "AllocationFailed"
             return self.flavour.refused_status(claim, reason, refusal.message)
         reason = "PoolExhausted" if refusal.reason in EXHAUSTED else "AllocationFailed"
-        return self.flavour.refused_status(claim, reason, self.message(refusal))
+        return self.flavour.refused_status(claim, reason, refusal_message(refusal))
 
     def message(self, refusal: Refusal) -> str:
-        return refusal_message(refusal)
+        """For the Event: upstream's words, which clients match in the status, and what they leave out."""
+        text = refusal_message(refusal)
+        return text if refusal.reason is Reason.POOL_EXHAUSTED else f"{text}: {refusal.detail}"

@@ -41,6 +41,7 @@ MOST_ENTRIES = 16384
 MOST_RESERVATIONS = 32768
 
 CONTRACT_LABELS = {
+    "clusterctl.cluster.x-k8s.io": "",  # clusterctl moves only what has it, however it was installed
     "cluster.x-k8s.io/provider": kinds.PROVIDER,
     "cluster.x-k8s.io/v1beta1": "v1alpha1",
     "cluster.x-k8s.io/v1beta2": "v1alpha1",

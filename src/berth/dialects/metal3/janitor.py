@@ -116,7 +116,7 @@ class Janitor:
                 if count % AT_A_STRETCH == 0:
                     await asyncio.sleep(0)  # claims do not wait for us
                 maker = made_for(book.flavour, record) or self._makers.get(meta.uid(record), "")
-                if (maker or meta.is_deleting(record)) and not book.seems_used(record, maker):
+                if (maker or meta.is_deleting(record)) and not book.returns.seems_used(record, maker):
                     yield Suspect(book, record, maker)
 
     def _due(self, suspects: list[Suspect]) -> set[str]:
@@ -128,7 +128,7 @@ class Janitor:
 
     async def _collect(self, suspect: Suspect) -> None:
         book, record = suspect.book, suspect.record
-        if await book.lives(record, suspect.maker):
+        if await book.returns.lives(record, suspect.maker):
             return
         await book.leases.discard(record)
         _log.info(

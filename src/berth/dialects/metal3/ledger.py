@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.control.mirror import Kept
+from berth.dialects.claim import NotStored
 from berth.dialects.metal3.flavour import Flavour, Written, holder, made_for
 from berth.dialects.metal3.translate import PoolSpec
-from berth.errors import AlreadyExists, Conflict, NotFound, Taken
+from berth.errors import AlreadyExists, Conflict, InvalidText, NotFound, Taken
 from berth.kube import meta, patch
 from berth.kube.client import Client, PatchKind
 from berth.kube.resource import Resource
@@ -204,6 +205,8 @@ class Leases:
 
     async def _create(self, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:
         written = Written(spec.address_name(block), block.address, spec.netconfig_of(block))
+        if fault := self.flavour.netconfig_fault(written.netconfig, block):
+            raise NotStored(fault)
         body = self.flavour.address_object(claim, pool, written)
         namespace = claim["metadata"]["namespace"]
         try:
@@ -283,8 +286,12 @@ def born_at(record: Object) -> int:
     return int(meta.resource_version(record)) if untouched else 0
 
 
-def block_of(address: Object) -> Block:
-    return parse_block(address["spec"]["address"])
+def block_of(address: Object) -> Block | None:
+    """None where its text is no address to us: Cluster API takes any text, with a zone for one."""
+    try:
+        return parse_block(address["spec"]["address"])
+    except InvalidText:
+        return None
 
 
 def object_key(resource: Resource, namespace: str, name: str) -> str:

@@ -26,6 +26,6 @@ class Life(ClaimLife):
         return await super().reconcile(ref)
 
     async def _serve(self, claim: Object, ref: Ref, serve: Serve) -> Outcome:
-        if await self._metal3.leases.catch_up(claim):
+        if await self._metal3.catch_up(claim):
             return After(0.0)  # it is known now: decide again with it
         return await super()._serve(claim, ref, serve)

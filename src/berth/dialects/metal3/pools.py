@@ -48,7 +48,8 @@ class Pools:
         self.leases = leases
         self.touched: Callable[[str], None]
         self._open: dict[str, OpenPool] = {}
-        self._in_the_way: dict[str, tuple[Obstacle, Desk, Block]] = {}
+        # By object: one may be in the way of several pools that share a namePrefix.
+        self._in_the_way: dict[str, dict[tuple[Desk, Block], Obstacle]] = {}
 
     def get(self, key: str) -> OpenPool | None:
         return self._open.get(key)
@@ -72,6 +73,14 @@ class Pools:
     def close(self, key: str) -> None:
         self._open.pop(key, None)
 
+    def forget(self, holder: str) -> None:
+        """A claim is gone: what it had in memory only, with no object that says so, is free."""
+        for key, opened in self._open.items():
+            for block in opened.desk.space.leases_of(holder):
+                if not self._is_recorded(key, holder, block):
+                    opened.desk.free(block, holder)
+                    self.touched(key)
+
     def addresses(self, key: str) -> Iterator[tuple[Leases, Object]]:
         for leases in self.leases:
             for address in leases.kept.cache.by("pool", key):
@@ -80,26 +89,24 @@ class Pools:
     def count(self, key: str) -> int:
         return sum(leases.kept.cache.count_by("pool", key) for leases in self.leases)
 
-    def address_changed(self, leases: Leases, old: Object | None, new: Object | None) -> None:
-        if old is not None and (new is None or meta.uid(old) != meta.uid(new)):
-            self._gone(leases, old)
-        if new is not None and (old is None or meta.uid(old) != meta.uid(new)):
-            key = leases.flavour.pool_of_address(new)
-            if key is not None and (opened := self._open.get(key)) is not None:
-                self._no_obstacle(leases, new)
-                self._adopt(opened, leases, new)
-                self.touched(key)
+    def came(self, leases: Leases, address: Object) -> None:
+        key = leases.flavour.pool_of_address(address)
+        if key is not None and (opened := self._open.get(key)) is not None:
+            self._adopt(opened, leases, address)
+            self.touched(key)
 
     def _adopt(self, opened: OpenPool, leases: Leases, address: Object) -> None:
-        try:
-            block = block_of(address)
-        except InvalidText as error:
+        block = block_of(address)
+        if block is None:
             _log.warning(
-                "address object cannot be read", address=address["metadata"]["name"], error=str(error)
+                "address object cannot be read",
+                object=address["metadata"]["name"],
+                address=address["spec"]["address"],
             )
             return
+        self._no_obstacle(opened.desk, block, leases, address)
         other = opened.desk.adopt(block, leases.holder_of(address))
-        if other is not None and self._is_recorded(other, block):
+        if other is not None and self._is_recorded(opened.spec.pool.name, other, block):
             _log.warning(
                 "one address, two objects",
                 address=str(block.address),
@@ -107,43 +114,45 @@ class Pools:
                 holder=other,
             )
 
-    def _is_recorded(self, holder: str, block: Block) -> bool:
-        """Does an object say so, or only our own memory of a claim that is still to be stored?"""
-        records = (record for leases in self.leases for record in leases.kept.cache.by("holder", holder))
-        return any(block_of(record) == block for record in records)
+    def _is_recorded(self, key: str, holder: str, block: Block) -> bool:
+        """Does an object of the pool say so, or only our own memory of a claim that is still to be stored?"""
+        return any(
+            block_of(record) == block and leases.flavour.pool_of_address(record) == key
+            for leases in self.leases
+            for record in leases.kept.cache.by("holder", holder)
+        )
 
     def stands_in_the_way(self, obstacle: Obstacle, desk: Desk, block: Block) -> None:
         """The address is out until this object goes, whoever's it is."""
-        self._in_the_way[obstacle.key] = (obstacle, desk, block)
+        self._in_the_way.setdefault(obstacle.key, {})[desk, block] = obstacle
 
     def obstacles(self) -> tuple[Obstacle, ...]:
-        return tuple(obstacle for obstacle, *_ in self._in_the_way.values())
+        return tuple(next(iter(ways.values())) for ways in self._in_the_way.values())
 
     def cleared(self, key: str) -> None:
-        if (way := self._in_the_way.pop(key, None)) is not None:
-            obstacle, desk, block = way
+        for (desk, block), obstacle in self._in_the_way.pop(key, {}).items():
             desk.free(block, obstacle.holder)
 
-    def _no_obstacle(self, leases: Leases, address: Object) -> None:
-        """What was in our way turns out to be a lease of a pool of ours."""
-        about = address["metadata"]
-        way = self._in_the_way.pop(object_key(leases.resource, about["namespace"], about["name"]), None)
-        if way is not None:
-            obstacle, desk, block = way
+    def _no_obstacle(self, desk: Desk, block: Block, leases: Leases, address: Object) -> None:
+        """What was in this pool's way turns out to be a lease of its own."""
+        key = object_key(leases.resource, address["metadata"]["namespace"], address["metadata"]["name"])
+        ways = self._in_the_way.get(key, {})
+        if (obstacle := ways.pop((desk, block), None)) is not None:
             desk.space.release(block, obstacle.holder)
+            if not ways:
+                del self._in_the_way[key]
 
-    def _gone(self, leases: Leases, address: Object) -> None:
+    def gone(self, leases: Leases, address: Object, *, kept: bool) -> None:
+        """`kept`: the claim it was made for lives and names it, so the address stays the claim's."""
         namespace, name = address["metadata"]["namespace"], address["metadata"]["name"]
         self.cleared(object_key(leases.resource, namespace, name))
-        key = leases.flavour.pool_of_address(address)
+        key, block = leases.flavour.pool_of_address(address), block_of(address)
         opened = self._open.get(key) if key is not None else None
-        if opened is None or key is None:
+        if opened is None or key is None or block is None:
             return
-        try:
-            block = block_of(address)
-        except InvalidText:
-            return
-        opened.desk.free(block, leases.holder_of(address))
+        holder = leases.holder_of(address)
+        if not kept and not self._is_recorded(key, holder, block):
+            opened.desk.free(block, holder)
         self.touched(key)
 
 
@@ -176,8 +185,8 @@ class PoolLife:
         if meta.is_deleting(pool) and not linkage.paused:
             return await self._delete(pool, ref)
         pool = await self._link(pool)
-        if linkage.missing or linkage.paused:
-            return DONE
+        if linkage.paused or not meta.has_finalizer(pool, kinds.POOL_FINALIZER):
+            return DONE  # not held: its Cluster was never there, and nothing was given
         return await self._show(pool, ref)
 
     async def _link(self, pool: Object) -> Object:
@@ -208,13 +217,13 @@ class PoolLife:
         usage = opened.desk.space.usage()
         counts = PoolCounts(usage.total, usage.used, usage.free, usage.reserved)
         self._kit.metrics.pool(PoolKey("metal3", ref.namespace, ref.name), counts)
+        wait = self._written_at.get(ref, 0.0) + STATUS_SECONDS - time.monotonic()
+        if wait > 0:
+            return After(wait)  # before the look at every address: under a flood we are asked all the time
         desired = pool_status(pool, opened, self._pools, datetime.now(UTC))
         change = patch.diff(pool.get("status") or {}, desired)
         if change is None:
             return DONE
-        wait = self._written_at.get(ref, 0.0) + STATUS_SECONDS - time.monotonic()
-        if wait > 0:
-            return After(wait)
         self._written_at[ref] = time.monotonic()
         await self._write(pool, {"metadata": {"uid": meta.uid(pool)}, "status": change}, "status")
         return DONE
@@ -236,15 +245,13 @@ class PoolLife:
 def _linked(pool: Object, cluster: Object | None) -> Object:
     """The pool with the labels and the owner its `clusterName` asks for, none from an earlier name."""
     name = (pool.get("spec") or {}).get("clusterName")
-    if not name:
-        return pool
-    labelled = meta.with_labels(pool, {kinds.CLUSTER_LABEL: name, kinds.PROVIDER_LABEL: kinds.PROVIDER})
-    if cluster is None:
-        return labelled
-    owner = {**meta.owner_reference(cluster), "controller": False}
-    references = [o for o in meta.owners(pool) if not _is_cluster(o) or _matches(o, owner)]
-    if not any(_is_cluster(o) for o in references):
-        references.append(owner)
+    labels = {kinds.CLUSTER_LABEL: name or None, kinds.PROVIDER_LABEL: kinds.PROVIDER if name else None}
+    if not name and meta.labels(pool).get(kinds.PROVIDER_LABEL) != kinds.PROVIDER:
+        return pool  # it never named one, and whatever a person put there is not ours
+    labelled = meta.with_labels(pool, labels)
+    references = [o for o in meta.owners(pool) if not _is_cluster(o) or _is_it(o, name, cluster)]
+    if cluster is not None and not any(_is_cluster(o) for o in references):
+        references.append({**meta.owner_reference(cluster), "controller": False})
     if references == meta.owners(pool):
         return labelled
     return {**labelled, "metadata": {**labelled["metadata"], "ownerReferences": references}}
@@ -254,5 +261,6 @@ def _is_cluster(owner: Object) -> bool:
     return owner.get("kind") == "Cluster" and str(owner.get("apiVersion", "")).startswith("cluster.x-k8s.io/")
 
 
-def _matches(owner: Object, wanted: Object) -> bool:
-    return bool(owner.get("name") == wanted["name"] and owner.get("uid") == wanted["uid"])
+def _is_it(owner: Object, name: str | None, cluster: Object | None) -> bool:
+    """The Cluster the pool names; while that is not there, whichever had the name."""
+    return owner.get("name") == name and (cluster is None or owner.get("uid") == meta.uid(cluster))

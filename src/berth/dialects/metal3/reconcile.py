@@ -3,7 +3,7 @@
 IPPool changed ──────────► the pool; its unsettled claims, if its spec, pause or deletion changed
 IPClaim, IPAddressClaim ─► the claim
 IPAddress of either API ─► the pool's space and status; whoever waits for the address that came free;
-                           its claim, if that does not name it yet
+                           its claim, if that does not name it yet, or names it and it is gone
 Cluster changed ─────────► its pools and their claims, and claims that name it, if pause or existence changed
 """
 
@@ -24,6 +24,7 @@ from berth.dialects.metal3.life import Life
 from berth.dialects.metal3.native import Native
 from berth.dialects.metal3.pools import PoolLife, Pools
 from berth.dialects.shape import Built, Kit
+from berth.dialects.tally import Tally
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -42,6 +43,7 @@ class _Wiring:
         self._clusters = kit.keep(Watched(kinds.CLUSTERS, optional=True))
         self._gate = Gate(self._clusters.cache, kit.settings.watch_filter)
         self._twins = Twins(kit.client)
+        self._tally = Tally(kit.metrics, "metal3")
         native, capi = Native(), Capi()
         self._native = self._claims(native, (kinds.CLAIM,), (kinds.ADDRESS,), optional=False)
         self._capi = self._claims(capi, kinds.CAPI_CLAIMS, kinds.CAPI_ADDRESSES, optional=True)
@@ -106,6 +108,7 @@ class _Wiring:
             self._pools.close(_name(pool))
         elif old is None or _differs(old, new):
             self._pools.open(new, self._wake_claim)
+            self._remember_claims_of(_name(pool))
             self._wake_claims_of(_name(pool))
         elif meta.finalizers(old) != meta.finalizers(new):
             self._wake_claims_of(_name(pool))
@@ -114,7 +117,7 @@ class _Wiring:
         cluster = new or old
         if cluster is None or not self._started:
             return
-        if old is not None and new is not None and is_cluster_paused(old) == is_cluster_paused(new):
+        if old is not None and new is not None and _is_same(old, new):
             return
         for pool in self._pool_kept.cache.by("cluster", _name(cluster)):
             self._pool_controller.add(meta.ref(pool))
@@ -127,6 +130,7 @@ class _Wiring:
 
         def changed(old: Object | None, new: Object | None) -> None:
             claim = new or old
+            self._tally.change(book.state(old), book.state(new))
             if claim is not None and self._started and book.flavour.pool_key(claim) is not None:
                 controller.add(meta.ref(claim))
 
@@ -134,15 +138,26 @@ class _Wiring:
 
     def _address_listener(self, book: Book) -> Any:
         def changed(old: Object | None, new: Object | None) -> None:
-            if not self._started:
+            if not self._started or (old is not None and new is not None and meta.uid(old) == meta.uid(new)):
                 return
-            self._pools.address_changed(book.leases, old, new)
-            if new is not None and old is None:
-                claim = book.kept.cache.get(new["metadata"]["namespace"], book.flavour.claim_of_address(new))
-                if claim is not None and book.misses(claim, new):
-                    self._wake_claim(meta.ref(claim))
+            if old is not None:
+                self._address_gone(book, old)
+            if new is not None:
+                self._address_came(book, new)
 
         return changed
+
+    def _address_gone(self, book: Book, address: Object) -> None:
+        claim = book.names(address)
+        self._pools.gone(book.leases, address, kept=claim is not None)
+        if claim is not None:
+            self._wake_claim(meta.ref(claim))
+
+    def _address_came(self, book: Book, address: Object) -> None:
+        self._pools.came(book.leases, address)
+        claim = book.kept.cache.get(address["metadata"]["namespace"], book.flavour.claim_of_address(address))
+        if claim is not None and book.misses(claim, address):
+            self._wake_claim(meta.ref(claim))
 
     def _touch_pool(self, key: str) -> None:
         namespace, name = key.split("/", 1)
@@ -150,6 +165,11 @@ class _Wiring:
 
     def _wake_claim(self, ref: Ref) -> None:
         self._claim_controllers[ref.kind].add(ref)
+
+    def _remember_claims_of(self, pool_key: str) -> None:
+        for book in (self._native, self._capi):
+            for claim in book.kept.cache.by("pool", pool_key):
+                book.remember(claim)
 
     def _wake_claims_of(self, pool_key: str) -> None:
         for book in (self._native, self._capi):
@@ -168,6 +188,10 @@ def _differs(old: Object, new: Object) -> bool:
         or meta.labels(old) != meta.labels(new)
         or meta.uid(old) != meta.uid(new)
     )
+
+
+def _is_same(old: Object, new: Object) -> bool:
+    return is_cluster_paused(old) == is_cluster_paused(new) and meta.uid(old) == meta.uid(new)
 
 
 def _claim_indexes(flavour: Flavour) -> dict[str, Any]:

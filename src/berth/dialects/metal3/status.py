@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from berth.kube import meta
 
 if TYPE_CHECKING:
@@ -13,13 +15,16 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 LARGEST_COUNT = 2**63 - 1
 # The API server refuses objects above 1.5 MiB. A pool with more allocations than fit here keeps serving; the
-# list then stops growing and says so.
+# list then stops growing and says so. A long spec (pre-allocations) leaves less room, and counts twice, since
+# the server keeps a list of its fields too.
 INDEXES_BYTES = 1_000_000
+OBJECT_BYTES = 1_500_000
 
 
 def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> Object:
     status = dict(pool.get("status") or {})
-    indexes, complete = _indexes(f"{pool['metadata']['namespace']}/{pool['metadata']['name']}", pools)
+    room = min(INDEXES_BYTES, OBJECT_BYTES - 2 * len(orjson.dumps(pool["spec"])))
+    indexes, complete = _indexes(f"{pool['metadata']['namespace']}/{pool['metadata']['name']}", pools, room)
     if indexes != (status.get("indexes") or {}):
         status["lastUpdated"] = meta.timestamp(now)
     status.setdefault("lastUpdated", pool["metadata"]["creationTimestamp"])
@@ -37,7 +42,7 @@ def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> 
     return status
 
 
-def _indexes(key: str, pools: Pools) -> tuple[dict[str, str], bool]:
+def _indexes(key: str, pools: Pools, room: int) -> tuple[dict[str, str], bool]:
     """Claim name → address. Where both APIs have a claim of one name, Metal3's keeps the bare name."""
     indexes: dict[str, str] = {}
     size = 0
@@ -46,7 +51,7 @@ def _indexes(key: str, pools: Pools) -> tuple[dict[str, str], bool]:
         if name in indexes and leases.flavour.kind == "IPAddressClaim":
             name = f"{name}.ipaddressclaim"
         size += len(name) + len(address["spec"]["address"]) + 6
-        if size > INDEXES_BYTES:
+        if size > room:
             return indexes, False
         indexes[name] = address["spec"]["address"]
     return indexes, True
