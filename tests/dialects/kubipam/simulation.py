@@ -14,6 +14,7 @@ import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ import pytest
 from tests.support import virtual
 
 from berth.control.cache import Cache
+from berth.control.controller import Controller
 from berth.control.events import Recorder
 from berth.control.mirror import Kept, Watched
 from berth.dialects.kubipam import reconcile
@@ -43,9 +45,9 @@ NAMESPACE = "n"
 
 def on_fake_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that asks what time it is asks the loop."""
-    fake = SimpleNamespace(monotonic=virtual.now, perf_counter=virtual.now)
-    monkeypatch.setattr("berth.control.controller.time", fake)
-    monkeypatch.setattr("berth.dialects.kubipam.ledger.time", fake)
+    controller = partial(Controller, clock=virtual.now)
+    monkeypatch.setattr("berth.dialects.kubipam.reconcile.Controller", controller)
+    monkeypatch.setattr("berth.dialects.kubipam.ledger.time", SimpleNamespace(monotonic=virtual.now))
 
 
 class Server:
