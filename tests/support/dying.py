@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+import orjson
 from tests.support.operator import running
 
 from berth.devcluster import DevCluster
-from berth.errors import Unreachable
+from berth.errors import Conflict, Unreachable
 from berth.kube.client import Client
 from berth.kube.transport import Request
 
@@ -28,7 +29,8 @@ class Fate:
     at: int = -1
     after: bool = False
     count: int = 0
-    writes: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)  # method, path, and the name of what is made
+    reads: list[str] = field(default_factory=list)  # of single objects
     died: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __str__(self) -> str:
@@ -46,12 +48,33 @@ class Fate:
         raise Unreachable("dead")
 
     def _number(self, request: Request) -> int | None:
-        """Events and pools' statuses are told when there is time, in no order that could be repeated."""
-        if "/events" in request.path or ("/ipgroups/" in request.path and request.path.endswith("/status")):
+        """Events and pools are written when there is time, in no order that could be repeated."""
+        self.writes.append(f"{request.method} {request.path}{_made(request)}")
+        if "/events" in request.path or "/ipgroups/" in request.path:
             return None
-        self.writes.append(f"{request.method} {request.path}")
         self.count += 1
         return self.count - 1
+
+
+def _made(request: Request) -> str:
+    return f"/{orjson.loads(request.body or b'')['metadata'].get('name')}" if request.method == "POST" else ""
+
+
+@dataclass(slots=True)
+class Refusing(Fate):
+    """Lives on; a write whose method and path begin and end so is refused, as if somebody had been faster."""
+
+    method: str = "PATCH"
+    ending: str = ""
+    times: int = 1
+    refused: int = 0
+
+    async def carry_out(self, request: Request, send: Callable[[], Awaitable[Any]]) -> Any:
+        is_meant = request.method == self.method and request.path.endswith(self.ending)
+        if is_meant and self.refused < self.times:
+            self.refused += 1
+            raise Conflict(409, "somebody was faster", status_reason="Conflict")
+        return await send()
 
 
 @asynccontextmanager
@@ -59,6 +82,11 @@ async def dying(cluster: DevCluster, fate: Fate, **settings: Any) -> AsyncIterat
     class Mortal(Client):
         async def _write(self, request: Request) -> Any:
             return await fate.carry_out(request, lambda: Client._write(self, request))
+
+        async def _read(self, path: str, verb: str) -> bytes:
+            if verb == "get":
+                fate.reads.append(path)
+            return await Client._read(self, path, verb)
 
     with patch("berth.run.Client", Mortal):
         async with running(cluster, crds=(), **settings):

@@ -6,14 +6,18 @@ Groups and IP objects are of cluster scope, so tests of one worker take turns: `
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.operator import built, eventually, gone
+from tests.support.cluster import drop_namespace, make_namespace
+from tests.support.operator import admin, built, eventually, gone, install, running
 
 from berth.control.events import EVENTS
+from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
+from berth.dialects.vip.crds import crds
 from berth.errors import NotFound
 from berth.kube import meta
 from berth.kube.client import Client, PatchKind
@@ -100,10 +104,10 @@ class World:
             kinds.SERVICE, name, steps, self.namespace, kind=PatchKind.JSON, subresource="status"
         )
 
-    async def delete(self, name: str, *, seconds: float = 10.0) -> None:
+    async def delete(self, name: str) -> None:
         """Returns when it is gone."""
         await self.client.delete(kinds.SERVICE, name, self.namespace)
-        await gone(self.client, kinds.SERVICE, name, self.namespace, seconds)
+        await gone(self.client, kinds.SERVICE, name, self.namespace)
 
     # Seen
 
@@ -132,13 +136,13 @@ class World:
         """IP object's name → owner."""
         return {name: meta.annotations(ip)[kinds.OWNER] for name, ip in (await self.ips()).items()}
 
-    async def eventually_owned(self, expected: dict[str, str], seconds: float = 10.0) -> None:
+    async def eventually_owned(self, expected: dict[str, str]) -> None:
         async def look() -> bool:
             found = await self.owned()
             assert found == expected, found
             return True
 
-        await eventually(look, seconds)
+        await eventually(look)
 
     async def event(self, name: str, text: str, reason: str = kinds.FAILED, namespace: str = "") -> Object:
         """The Event of that reason about the object whose message starts with the text."""
@@ -179,7 +183,7 @@ class World:
 
         return await eventually(look)
 
-    async def vip_state(self, name: str, state: str, message: str = "", seconds: float = 10.0) -> Object:
+    async def vip_state(self, name: str, state: str, message: str = "") -> Object:
         async def look() -> Object:
             vip = await self.client.get(kinds.VIRTUAL_IP, name, self.namespace)
             status = vip.get("status") or {}
@@ -187,7 +191,7 @@ class World:
             assert status.get("message", "").startswith(message), status
             return vip
 
-        return await eventually(look, seconds)
+        return await eventually(look)
 
     # In the end
 
@@ -207,7 +211,19 @@ class World:
             await _drop(self.client, resource, obj)
         for obj in listing.items:
             if (namespace, obj["metadata"]["name"]) != ("default", "kubernetes"):
-                await gone(self.client, resource, obj["metadata"]["name"], namespace, 20)
+                await gone(self.client, resource, obj["metadata"]["name"], namespace)
+
+
+@asynccontextmanager
+async def without_operator(cluster: DevCluster) -> AsyncIterator[World]:
+    """A world in which nobody runs while the scene is set; in the end one clears it."""
+    async with admin(cluster) as client:
+        await install(client, crds())
+        world = World(client, await make_namespace(cluster))
+        yield world
+        async with running(cluster, crds=(), dialects=("vip",)):
+            await world.clear()
+        await drop_namespace(cluster, world.namespace)
 
 
 async def _drop(client: Client, resource: Resource, obj: Object) -> None:

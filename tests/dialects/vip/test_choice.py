@@ -109,6 +109,12 @@ async def test_the_schema_refuses_what_no_group_can_be(world: World) -> None:
         await world.group("g" * 64, "1.1.1.0/24")
 
 
+async def test_a_group_that_excludes_all_it_has_says_so(world: World) -> None:
+    await world.group("a", "1.1.1.0/32", ["1.1.1.0"])
+    await world.service("web")
+    assert "a: all its addresses are excluded" in await world.pending("web", "no IP could be allocated")
+
+
 async def test_a_full_group_is_passed_over(world: World) -> None:
     """P-012."""
     await world.group("a", "10.1.0.0/32")
@@ -121,6 +127,7 @@ async def test_groups_are_asked_in_the_order_of_their_names(world: World) -> Non
     """P-013."""
     await world.group("b", "10.2.0.0/24")
     await world.group("a", "10.1.0.0/24")
+    await world.group_condition("a", "True", "Ready")  # Services are heard of by another watch
     await world.served("web", "10.1.0.0")
 
 

@@ -16,8 +16,11 @@ from berth.control.mirror import Kept, Watched
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds, ledger
 from berth.dialects.vip.crds import crds
-from berth.dialects.vip.janitor import Janitor, owners
+from berth.dialects.vip.janitor import Janitor, Rules, owners
+from berth.dialects.vip.translate import Owner, ip_object
+from berth.kube import meta
 from berth.kube.resource import Resource
+from berth.net import parse_block
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -46,16 +49,16 @@ _RESOURCES = {"IP": kinds.IP, "Service": kinds.SERVICE, "VirtualIP": kinds.VIRTU
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def scene(cluster: DevCluster) -> AsyncIterator[Scene]:
+async def scene(cluster: DevCluster, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
     async with admin(cluster) as client:
         await install(client, crds())
         world = World(client, await make_namespace(cluster))
         kept = {name: _kept(resource) for name, resource in _RESOURCES.items()}
         book = ledger.Ledger(kept["IP"], client)
         found: list[Scene] = []
-        janitor = Janitor(
-            book, owners(kept["Service"], kept["VirtualIP"]), client, clock=lambda: found[0].now
-        )
+        rules = getattr(request, "param", Rules())
+        kinds_of = owners(kept["Service"], kept["VirtualIP"])
+        janitor = Janitor(book, kinds_of, client, rules, clock=lambda: found[0].now)
         found.append(Scene(world, janitor, kept))
         yield found[0]
         await world.clear()
@@ -107,6 +110,48 @@ async def test_an_object_without_an_owner_is_nobodys_to_judge(scene: Scene) -> N
     )
     await scene.sweep(0)
     assert await scene.sweep(1000) == 0
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["without it", "showing it"])
+async def test_a_namesake_is_not_the_owner_unless_it_shows_the_address(scene: Scene, shown: bool) -> None:
+    """A Service of another class now; or one that was restored, whose UID is new and whose address is not."""
+    world = scene.world
+    await world.service("web", loadBalancerClass="x/y")
+    if shown:
+        await world.show("web", "1.1.1.1")
+    earlier = Owner("Service", world.namespace, "web", "of-an-earlier-one")
+    made = ip_object(parse_block("1.1.1.1"), kinds.GROUP_LABEL, "g", earlier)
+    await world.client.create(kinds.IP, made)
+    await scene.sweep(0)
+    assert await scene.sweep(90) == (0 if shown else 1)
+    assert list(await world.ips()) == (["1.1.1.1"] if shown else [])
+
+
+async def test_a_namesake_that_took_the_address_over_keeps_it(scene: Scene) -> None:
+    """Since our last look: the live read of the IP object tells."""
+    world = scene.world
+    service = await world.service("web")
+    earlier = Owner("Service", world.namespace, "web", "of-an-earlier-one")
+    made = ip_object(parse_block("1.1.1.1"), kinds.GROUP_LABEL, "g", earlier)
+    await world.client.create(kinds.IP, made)
+    await scene.sweep(0)
+    uid = {"metadata": {"annotations": {kinds.OWNER_UID: meta.uid(service)}}}
+    await world.client.patch(kinds.IP, "1.1.1.1", uid)
+    scene.now = 90
+    assert await scene.janitor.sweep() == 0  # without a look at the list
+    assert list(await world.ips()) == ["1.1.1.1"]
+
+
+@pytest.mark.parametrize("scene", [Rules(most_few=0, most_share=0.5)], indirect=True)
+async def test_most_of_one_pool_is_too_much_however_many_others_there_are(scene: Scene) -> None:
+    await scene.world.service("web")
+    for address in ("1.1.1.1", "1.1.1.2"):
+        await scene.world.ip(address, "g", "gone")
+    for last in range(8):
+        await scene.world.ip(f"2.2.2.{last}", "h", "web")
+    await scene.sweep(0)
+    assert await scene.sweep(100) == 0
+    assert len(await scene.world.ips()) == 10
 
 
 async def test_too_many_at_once_are_left_for_a_person(scene: Scene) -> None:

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.cluster import drop_namespace, make_namespace
 from tests.support.dying import Fate, dying
-from tests.support.operator import admin, eventually, install, running
-from tests.support.vip import World
+from tests.support.operator import eventually, running
+from tests.support.vip import World, without_operator
 
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
-from berth.dialects.vip.crds import crds
 from berth.dialects.vip.migrate import State
 from berth.errors import NotFound
 from berth.kube import meta
@@ -35,13 +33,8 @@ Wait = Callable[[Check], Awaitable[None]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(cluster: DevCluster) -> AsyncIterator[World]:
-    async with admin(cluster) as client:
-        await install(client, crds())
-        world = World(client, await make_namespace(cluster))
+    async with without_operator(cluster) as world:
         yield world
-        async with running(cluster, crds=(), dialects=("vip",)):
-            await world.clear()
-        await drop_namespace(cluster, world.namespace)
 
 
 class Services:
@@ -154,12 +147,12 @@ async def test_killed_at_every_write_the_end_is_the_same(
     undisturbed = Fate()
     await _run(cluster, world, scenario, undisturbed)
     deaths = 0
-    for number in range(len(undisturbed.writes)):
+    for number in range(undisturbed.count):
         for after in (False, True):
             fate = Fate(number, after)
             await _run(cluster, world, scenario, fate)
             deaths += fate.died.is_set()
-    assert deaths >= 1.6 * len(undisturbed.writes), f"{deaths} deaths at {len(undisturbed.writes)} writes"
+    assert deaths >= 1.6 * undisturbed.count, f"{deaths} deaths at {undisturbed.count} writes"
 
 
 async def _run(cluster: DevCluster, world: World, scenario: Any, fate: Fate) -> None:
@@ -169,7 +162,7 @@ async def _run(cluster: DevCluster, world: World, scenario: Any, fate: Fate) -> 
         async def over() -> bool:
             return fate.died.is_set() or await check()
 
-        await eventually(over, 20)
+        await eventually(over)
 
     async with dying(cluster, fate, dialects=("vip",)):
         await scenario.play(world, wait)
@@ -179,7 +172,7 @@ async def _run(cluster: DevCluster, world: World, scenario: Any, fate: Fate) -> 
             assert await scenario.is_over(world), f"{fate} of {fate.writes[-3:]}: {await world.owned()}"
             return True
 
-        await eventually(over, 30)
+        await eventually(over)
         await world.clear()
 
 

@@ -9,13 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.support.cluster import drop_namespace, make_namespace
-from tests.support.operator import admin, eventually, gone, install, running
-from tests.support.vip import G, World
+from tests.support.dying import Refusing, dying
+from tests.support.operator import eventually, gone, running
+from tests.support.vip import G, World, without_operator
 
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
-from berth.dialects.vip.crds import crds
 from berth.dialects.vip.translate import Owner, ip_object
 from berth.kube import meta
 from berth.net import parse_block
@@ -25,13 +24,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(cluster: DevCluster) -> AsyncIterator[World]:
-    async with admin(cluster) as client:
-        await install(client, crds())
-        world = World(client, await make_namespace(cluster))
+    async with without_operator(cluster) as world:
         yield world
-        async with running(cluster, crds=(), dialects=("vip",)):
-            await world.clear()
-        await drop_namespace(cluster, world.namespace)
 
 
 async def test_upstreams_services_are_taken_over_as_they_are(cluster: DevCluster, world: World) -> None:
@@ -179,3 +173,59 @@ async def test_what_is_written_for_a_service_after_it_went_goes_too(
         )
         await world.client.create(kinds.IP, late)
         await world.eventually_owned({})
+
+
+async def test_a_restart_changes_nothing(cluster: DevCluster, world: World) -> None:
+    """P-047: the next operator looks at everything, serves a newcomer, and touches nothing else."""
+    await world.group(*G)
+    async with running(cluster, crds=(), dialects=("vip",)):
+        for name, address in (("a", "1.1.1.1"), ("b", "1.1.1.2")):
+            await world.served(name, address)
+        await world.service("waits", loadBalancerIP="1.1.1.1")
+        await world.pending("waits", "failed to allocate specific ip")
+    before = [await world.get(name) for name in ("a", "b", "waits")], await world.ips()
+    async with running(cluster, crds=(), dialects=("vip",)):
+        await world.served("c", "1.1.1.3")
+    ips = await world.ips()
+    assert meta.annotations(ips.pop("1.1.1.3"))[kinds.OWNER] == f"{world.namespace}/c"
+    assert ([await world.get(name) for name in ("a", "b", "waits")], ips) == before
+
+
+async def test_a_refused_status_write_costs_no_second_address(cluster: DevCluster, world: World) -> None:
+    """P-043: the IP object is made, the status meets a conflict, the next pass writes the same address."""
+    await world.group(*G)
+    refusing = Refusing(ending="/services/web/status")
+    async with dying(cluster, refusing, dialects=("vip",)):
+        await world.served("web", "1.1.1.1")
+        await world.eventually_owned({"1.1.1.1": f"{world.namespace}/web"})
+    assert refusing.refused == 1
+
+
+async def test_what_was_taken_for_a_service_that_changed_its_mind_is_free(
+    cluster: DevCluster, world: World
+) -> None:
+    """The finalizer could not be stored, so that nothing in the cluster tells of it."""
+    await world.group("one", "1.1.1.0/32")
+    refusing = Refusing(ending="/services/web", times=1000)
+    async with dying(cluster, refusing, dialects=("vip",)):
+        await world.service("web")
+        await eventually(lambda: _has_refused(refusing))
+        await world.edit("web", {"type": "ClusterIP"})
+        await world.served("next", "1.1.1.0")
+
+
+async def _has_refused(refusing: Refusing) -> bool:
+    return refusing.refused > 0
+
+
+async def test_an_ip_object_of_an_earlier_service_goes_when_its_namesake_asks_for_nothing(
+    cluster: DevCluster, world: World
+) -> None:
+    """By its UID: the one of that name is another, and no LoadBalancer."""
+    await world.group("one", "1.1.1.0/32")
+    await world.service("web", "ClusterIP")
+    earlier = Owner("Service", world.namespace, "web", "of-an-earlier-one")
+    await world.client.create(kinds.IP, ip_object(parse_block("1.1.1.0"), kinds.GROUP_LABEL, "one", earlier))
+    async with running(cluster, crds=(), dialects=("vip",)):
+        await world.eventually_owned({})
+        await world.served("next", "1.1.1.0")

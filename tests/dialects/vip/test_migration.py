@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -86,8 +87,7 @@ async def test_the_states_come_in_their_order_and_nothing_is_ever_unserved(world
     await _annotate(world)
     await _is_migrated(world, address)
     states = [vip["status"]["state"] for vip in await _changes(world, kinds.VIRTUAL_IP, vips, _is_done)]
-    seen = list(dict.fromkeys(states))
-    assert seen == [State.VALID, *STAGES, State.MIGRATED]
+    assert [state for state, _ in groupby(states)] == [State.VALID, *STAGES, State.MIGRATED]
 
     ways = {CLONE: True, "web": False}
     for event in await _changes(world, kinds.SERVICE, services, _is_cloned_no_more):
@@ -100,8 +100,8 @@ async def test_the_states_come_in_their_order_and_nothing_is_ever_unserved(world
 
 async def _changes(world: World, resource: Any, version: str, is_last: Any) -> list[dict[str, Any]]:
     found = []
-    stream = world.client.watch(resource, world.namespace, resource_version=version, timeout_seconds=10)
-    async with asyncio.timeout(10), aclosing(stream) as events:
+    stream = world.client.watch(resource, world.namespace, resource_version=version, timeout_seconds=60)
+    async with asyncio.timeout(60), aclosing(stream) as events:
         async for event in events:
             found.append({**event.object, "gone": event.type == "DELETED"})
             if is_last(found[-1]):
@@ -156,6 +156,41 @@ async def test_without_a_group_for_the_address_nothing_is_migrated(world: World)
     await world.vip_state("vip", State.REASSOCIATING, text)
     assert (await world.get(CLONE))["spec"]["externalIPs"] == [address]
     await world.group("new", "5.5.5.0/24")
+    await _is_migrated(world, address)
+
+
+async def test_a_service_that_becomes_a_load_balancer_on_the_way_is_waited_for(world: World) -> None:
+    """P-075 while the VirtualIP waits for its IPGroup: the clone serves on, and so the address stays its."""
+    address = await _scene(world)
+    await world.group("other", "6.6.6.0/24")
+    await _annotate(world)
+    await world.vip_state("vip", State.REASSOCIATING, "could not get IPGroup")
+    await world.edit("web", {"type": "LoadBalancer"})
+    await world.addresses("web", "6.6.6.0")
+    await world.group("new", "5.5.5.0/24")
+    await world.vip_state("vip", State.REASSOCIATING, ALREADY)
+    assert (await world.owned())[address] == f"{world.namespace}/vip"
+    assert (await world.get(CLONE))["spec"]["externalIPs"] == [address]
+    await world.edit("web", {"type": "ClusterIP"})
+    await _is_migrated(world, address)
+    await world.eventually_owned({address: f"{world.namespace}/web"})
+
+
+async def test_a_service_with_another_wish_cannot_be_converted_and_says_so(world: World) -> None:
+    """As a LoadBalancer it would insist on two addresses and have none, while the clone serves the one."""
+    address = await _scene(world)
+    await world.group("new", "5.5.5.0/24")
+    wish = {"metadata": {"annotations": {kinds.WANTED_ADDRESS: "5.5.5.99"}}}
+    await world.client.patch(kinds.SERVICE, "web", wish, world.namespace)
+    await _annotate(world)
+    text = "could not change service type to LoadBalancer: failed to allocate specific ip"
+    vip = await world.vip_state("vip", State.CONVERTING, text)
+    assert "5.5.5.1 and 5.5.5.99" in vip["status"]["message"]
+    assert (await world.get("web"))["spec"]["type"] == "ClusterIP"
+    assert (await world.get(CLONE))["spec"]["externalIPs"] == [address]
+    assert address in await world.owned()
+    wish["metadata"]["annotations"][kinds.WANTED_ADDRESS] = ""
+    await world.client.patch(kinds.SERVICE, "web", wish, world.namespace)
     await _is_migrated(world, address)
 
 

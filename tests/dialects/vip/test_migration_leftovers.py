@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.cluster import drop_namespace, make_namespace
-from tests.support.operator import admin, eventually, gone, install, running
-from tests.support.vip import World
+from tests.support.operator import eventually, gone, running
+from tests.support.vip import World, without_operator
 
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
 from berth.dialects.vip.clone import new_clone
-from berth.dialects.vip.crds import crds
 from berth.dialects.vip.migrate import State
 from berth.kube import meta
 
@@ -28,13 +26,8 @@ CLONE = "vip-keepalived-clone"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(cluster: DevCluster) -> AsyncIterator[World]:
-    async with admin(cluster) as client:
-        await install(client, crds())
-        world = World(client, await make_namespace(cluster))
+    async with without_operator(cluster) as world:
         yield world
-        async with running(cluster, crds=(), dialects=("vip",)):
-            await world.clear()
-        await drop_namespace(cluster, world.namespace)
 
 
 async def _half_done(world: World, state: str, *, handed_over: bool, locked: bool) -> None:

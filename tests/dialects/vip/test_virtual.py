@@ -73,9 +73,29 @@ async def test_a_virtual_ip_without_a_mapping_waits_for_one(world: World) -> Non
     await world.service("web", "ClusterIP")
     await world.vip("vip", "web")
     vip = await world.vip_state("vip", "Error")
-    assert vip["status"]["message"] == "could not allocate an IP: no IP could be allocated"
-    await world.mapping("gsm-a", "5.5.5.0/24")
+    text = "could not allocate an IP: no IP could be allocated"
+    assert vip["status"]["message"] == text
+    told = await world.event("vip", text, "FamilyAbsent")
+    assert told["message"] == f"{text} (there is no GroupSegmentMapping)"
+    await world.mapping("gsm-a", "5.5.5.0/32")
     await world.vip_state("vip", "Valid")
+    await world.vip("more", "web")
+    told = await world.event("more", text, "PoolExhausted")
+    assert told["message"] == f"{text} (tried gsm-a: all 1 addresses are in use)"
+
+
+async def test_a_virtual_ip_whose_address_is_anothers_says_whose(world: World) -> None:
+    await _scene(world)
+    await world.vip("other", "web", "5.5.5.5")
+    await world.vip_state("other", "Valid")
+    await world.vip("vip", "web")
+    await world.vip_state("vip", "Valid")
+    status = {"status": {"ip": "5.5.5.5"}}
+    await world.client.patch(kinds.VIRTUAL_IP, "vip", status, world.namespace, subresource="status")
+    text = "could not allocate an IP: failed to allocate specific ip: the requested ip is not available"
+    await world.vip_state("vip", "Error", text)
+    told = await world.event("vip", text, "PinTaken")
+    assert f"5.5.5.5 is held by VirtualIP/{world.namespace}/other" in told["message"]
 
 
 async def test_a_clone_has_no_node_ports_and_follows_its_original(world: World) -> None:

@@ -105,7 +105,9 @@ class ServiceBook:
         return Release() if alone and self.is_held(service) else Leave()
 
     def _other_type(self, service: Object) -> Stance:
-        return Release() if self._has_traces(service) and not self.is_migrating(service) else Leave()
+        # Taken in memory counts too: the finalizer's write may have failed before the type changed.
+        has_any = self._has_traces(service) or self._register.blocks_of(owner(service).key)
+        return Release() if has_any and not self.is_migrating(service) else Leave()
 
     def _asking(self, service: Object) -> Stance:
         key = owner(service).key
@@ -149,18 +151,20 @@ class ServiceBook:
 
     def remember(self, service: Object) -> None:
         """An address in a status is taken, ledger or not: ours is written down again, others' is theirs."""
-        ref, me = meta.ref(service), owner(service)
+        ref = meta.ref(service)
         if not ingress(service) and ref not in self._foreign:
             return
         unknown = [block for block in self._visible(service) if self._register.ledger.get(block) is None]
         mine = [block for block in unknown if self._is_to_be_mended(service, block)]
         for block in mine:
-            self._register.adopt(block, me.key)
+            self._register.adopt(block, owner(service).key)
         foreign = tuple(block for block in unknown if block not in mine)
         self._replace_foreign(ref, foreign)
 
     def _visible(self, service: Object) -> tuple[Block, ...]:
-        return shown(service) if is_load_balancer(service) and not meta.is_deleting(service) else ()
+        """Ours gives its address back while it goes; another's has it until it is gone."""
+        is_leaving = meta.is_deleting(service) and meta.has_finalizer(service, self.finalizer)
+        return shown(service) if is_load_balancer(service) and not is_leaving else ()
 
     def _is_to_be_mended(self, service: Object, block: Block) -> bool:
         if not meta.has_finalizer(service, self.finalizer) or not self._is_served_here(service):
@@ -212,7 +216,7 @@ class ServiceBook:
     async def withdraw(self, claim: Object) -> bool:
         if not meta.is_deleting(claim) and not meta.has_finalizer(claim, self.finalizer):
             await self._look_twice(claim)
-        await self._register.withdraw(owner(claim))
+        await self._give_back(claim)
         return True
 
     async def _look_twice(self, claim: Object) -> None:
@@ -226,17 +230,22 @@ class ServiceBook:
             raise Conflict(409, "the Service changed meanwhile; looking again")
 
     async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
-        await self._register.withdraw(owner(claim), keep)
+        if not self.is_migrating(claim):  # else one of them is still served by the VirtualIP's clone
+            await self._give_back(claim, keep)
 
-    async def clean_up(self, ref: Ref) -> None:
-        """The Service is gone: so is what was written for it.
+    async def _give_back(self, claim: Object, keep: tuple[Block, ...] = ()) -> None:
+        await self._register.withdraw(owner(claim), keep)
+        await self.clean_up(meta.ref(claim), meta.uid(claim))
+
+    async def clean_up(self, ref: Ref, alive: str = "") -> None:
+        """What was written for a Service of this name that is gone goes too; `alive` is the one there is.
 
         A deletion that was under way when our finalizer was stored can win, and the last write of an operator
         that was killed can come after the release. A UID never comes back, so one live read is enough.
         """
         for record in self._register.ledger.of_holder(Owner(*ref).key):
             uid = (owner_of(record) or Owner(*ref)).uid
-            if uid and not await self._lives(ref, uid):
+            if uid not in ("", alive) and not await self._lives(ref, uid):
                 _log.info("the Service is gone, its address goes too", ip=record["metadata"]["name"])
                 await self._register.ledger.discard(record)
 

@@ -1,27 +1,29 @@
 """Gives back what nobody owns: IP objects whose Service or VirtualIP is gone for good.
 
-That happens when someone takes our finalizer away by force. Caches only raise a suspicion; an address is
-given back after two sightings, a grace between them, and live reads of both objects. A sweep that would take
-many at once is no clean-up but a mistake somewhere: it stops, says so, and waits for a person.
+That happens when someone takes our finalizer away by force; a new object of the same name is not the owner.
+Caches only raise a suspicion; an address is given back after two sightings, a grace between them, and live
+reads of both objects. A sweep that would take many at once, of one pool or of all, is no clean-up but a
+mistake somewhere: it stops, says so, and waits for a person.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from berth import log
 from berth.control.mirror import Kept
 from berth.dialects.vip import kinds
-from berth.dialects.vip.ledger import Ledger
-from berth.dialects.vip.translate import Owner, block_of, owner_of
+from berth.dialects.vip.ledger import Ledger, is_of
+from berth.dialects.vip.translate import Owner, block_of, owner, owner_of, shown
+from berth.dialects.vip.virtual import address_of
 from berth.errors import KubeError, NotFound
 from berth.kube import meta
 from berth.kube.client import Client
-from berth.net import Block
 
 Object = dict[str, Any]
 _log = log.get("berth.vip.janitor")
@@ -31,7 +33,7 @@ _log = log.get("berth.vip.janitor")
 class Rules:
     every_seconds: float = 30.0
     grace_seconds: float = 90.0
-    most_share: float = 0.05  # of all IP objects in one sweep,
+    most_share: float = 0.05  # of a pool's IP objects in one sweep, and of all of them,
     most_few: int = 10  # or this many, whichever is more
 
 
@@ -62,46 +64,70 @@ class Janitor:
     async def sweep(self) -> int:
         """One look at everything; how many addresses were given back."""
         due = self._due()
-        brake = max(self._rules.most_few, int(len(self._ledger.kept.cache) * self._rules.most_share))
-        if len(due) > brake:
-            _log.error(
-                "too many IP objects without an owner: nothing is given back until a person has looked",
-                found=len(due),
-                most=brake,
-            )
+        if self._is_too_much(due):
             return 0
-        return sum([await self._give_back(block, owner) for block, owner in due])
+        return sum([await self._give_back(record) for record in due])
 
-    def _due(self) -> list[tuple[Block, Owner]]:
+    def _is_too_much(self, due: list[Object]) -> bool:
+        found, present = _per_pool(due), _per_pool(self._ledger.kept.cache)
+        for pool, count in found.items():
+            most = max(self._rules.most_few, int(present[pool] * self._rules.most_share))
+            if count > most:
+                told = "too many IP objects without an owner: nothing is given back until a person has looked"
+                _log.error(told, pool=pool, found=count, most=most)
+                return True
+        return False
+
+    def _due(self) -> list[Object]:
         suspects = {
             meta.uid(record): record for record in self._ledger.kept.cache if self._is_suspect(record)
         }
         now = self._clock()
         self._suspected_at = {uid: self._suspected_at.get(uid, now) for uid in suspects}
         grace = self._rules.grace_seconds
-        due = [record for uid, record in suspects.items() if now - self._suspected_at[uid] >= grace > 0]
-        pairs = ((block_of(record), owner_of(record)) for record in due)
-        return [(block, owner) for block, owner in pairs if block is not None and owner is not None]
+        return [record for uid, record in suspects.items() if now - self._suspected_at[uid] >= grace > 0]
 
     def _is_suspect(self, record: Object) -> bool:
-        owner = owner_of(record)
-        kept = self._owners.get(owner.kind) if owner is not None else None
-        if owner is None or kept is None or kept.resource is None or meta.is_deleting(record):
+        had_by = owner_of(record)
+        kept = self._owners.get(had_by.kind) if had_by is not None else None
+        if had_by is None or kept is None or kept.resource is None or meta.is_deleting(record):
             return False  # nobody's, or of a kind this server does not serve now: not ours to judge
-        return kept.cache.get(owner.namespace, owner.name) is None
+        return not _is_kept_by(kept.cache.get(had_by.namespace, had_by.name), record)
 
-    async def _give_back(self, block: Block, owner: Owner) -> bool:
-        resource = self._owners[owner.kind].watched.versions[0]
-        try:
-            await self._client.get(resource, owner.name, owner.namespace)
+    async def _give_back(self, suspect: Object) -> bool:
+        block, had_by = block_of(suspect), owner_of(suspect)
+        if block is None or had_by is None or _is_kept_by(await self._live(had_by), suspect):
             return False
-        except NotFound:
-            record = await self._ledger.find(block)
-        if record is None or owner_of(record) != owner:
+        record = await self._ledger.find(block)
+        if record is None or owner_of(record) != had_by:
             return False
         await self._ledger.discard(record)
-        _log.warning("address given back: its owner is gone", address=block.address, owner=owner.key)
+        _log.warning("address given back: its owner is gone", address=block.address, owner=had_by.key)
         return True
+
+    async def _live(self, had_by: Owner) -> Object | None:
+        resource = self._owners[had_by.kind].watched.versions[0]
+        try:
+            return await self._client.get(resource, had_by.name, had_by.namespace)
+        except NotFound:
+            return None
+
+
+def _is_kept_by(found: Object | None, record: Object) -> bool:
+    """By its very owner; a later object of that name counts if it shows the address: it was restored."""
+    if found is None:
+        return False
+    return is_of(record, owner(found)) or block_of(record) in (*shown(found), address_of(found))
+
+
+def _per_pool(records: Iterable[Object]) -> Counter[str]:
+    """How many of each pool, and under no name how many there are at all."""
+    counts: Counter[str] = Counter()
+    for record in records:
+        labels = meta.labels(record)
+        counts[labels.get(kinds.GROUP_LABEL) or labels.get(kinds.MAPPING_LABEL) or ""] += 1
+    counts[""] = counts.total()
+    return counts
 
 
 def owners(services: Kept, vips: Kept) -> dict[str, Kept]:

@@ -25,12 +25,14 @@ from berth.dialects.vip.ledger import Ledger
 from berth.dialects.vip.objects import Objects
 from berth.dialects.vip.pools import Shelf
 from berth.dialects.vip.translate import (
+    BadWish,
     Owner,
     address_block,
     holder_of,
     ingress,
     is_load_balancer,
     owner,
+    pins,
     shown,
     with_ingress,
 )
@@ -42,6 +44,7 @@ Object = dict[str, Any]
 _log = log.get("berth.vip")
 ALREADY = "service is already of type LoadBalancer, change service type to proceed with migration"
 ONGOING = "VirtualIP is being migrated"
+NOT_CONVERTED = "could not change service type to LoadBalancer"
 
 
 class State(StrEnum):
@@ -102,14 +105,14 @@ class Migration:
             return DONE
         try:
             vip = await self._stages[state](vip)
+            if state == State.ASSIGNING:
+                await self._conclude(vip)
+                return DONE
         except Held as held:
             await self._objects.write_status(vip, {"message": str(held)})
             return DONE
-        if state == State.ASSIGNING:
-            await self._conclude(vip)
-        else:
-            following = STAGES[STAGES.index(State(state)) + 1]
-            await self._objects.write_status(vip, {"state": following, "message": ONGOING})
+        following = STAGES[STAGES.index(State(state)) + 1]
+        await self._objects.write_status(vip, {"state": following, "message": ONGOING})
         return DONE
 
     # Stages
@@ -128,6 +131,8 @@ class Migration:
 
     async def _reassociate(self, vip: Object) -> Object:
         service, block = await self._service(vip), _block(vip)
+        if is_load_balancer(service) and not _is_for(service, block):
+            raise Held(ALREADY)  # changed while we waited here: it has, or may get, another address
         group = self._groups.covering(block)
         if group is None:
             raise Held(f"could not get IPGroup object of IP: {words.not_found('IPGroup')}")
@@ -156,18 +161,17 @@ class Migration:
         return await self._objects.let_go(vip, kinds.IP_FINALIZER)
 
     async def _convert(self, vip: Object) -> Object:
-        service, address = await self._service(vip), _block(vip).address
-        if is_load_balancer(service) and _block(vip) in shown(service):
+        service, block = await self._service(vip), _block(vip)
+        _check_wishes(service, block)
+        if is_load_balancer(service) and _is_for(service, block):
             return vip
-        spec: Object = {"type": "LoadBalancer", "loadBalancerIP": address}
+        spec: Object = {"type": "LoadBalancer", "loadBalancerIP": block.address}
         if "" not in self._classes and self._classes:
             spec["loadBalancerClass"] = self._classes[0]
-        if is_load_balancer(service) and service["spec"].get("loadBalancerIP") == address:
-            return vip
         try:
             await self._edit(service, {"spec": spec})
         except StatusError as error:
-            raise _final(error, "could not change service type to LoadBalancer") from error
+            raise _final(error, NOT_CONVERTED) from error
         return vip
 
     async def _assign(self, vip: Object) -> Object:
@@ -274,7 +278,7 @@ class Migration:
         record = self._ledger.get(block)
         if record is None or holder_of(record) != owner(service).key:
             return self._is_locked(vip, service)
-        return block in shown(service) or bool(service["spec"].get("loadBalancerIP") == block.address)
+        return _is_for(service, block)
 
     def _is_locked(self, vip: Object, service: Object) -> bool:
         return meta.annotations(service).get(kinds.MIGRATING, "") == str(vip["metadata"]["name"])
@@ -282,6 +286,20 @@ class Migration:
     def _is_rival(self, vip: Object, name: str) -> bool:
         other = self._objects.vip(vip["metadata"]["namespace"], name)
         return other is not None and is_migrating(other) and state_of(other) != State.MIGRATED
+
+
+def _is_for(service: Object, block: Block) -> bool:
+    """It shows the address, or insists on it."""
+    return block in shown(service) or bool(service["spec"].get("loadBalancerIP") == block.address)
+
+
+def _check_wishes(service: Object, block: Block) -> None:
+    """Converted, it would insist on the address; other wishes of its own must not forbid that."""
+    spec = {**service["spec"], "loadBalancerIP": block.address}
+    try:
+        pins({**service, "spec": spec})
+    except BadWish as wish:
+        raise Held(f"{NOT_CONVERTED}: {wish}") from wish
 
 
 def _final(error: StatusError, what: str) -> Exception:

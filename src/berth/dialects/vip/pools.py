@@ -75,6 +75,8 @@ class Shelf:
         elif opened.segment != segment:
             opened.segment = segment
             opened.desk.edit(segment.pool)
+        if segment.fault is not None:
+            _log.warning("no address comes from this pool", pool=segment.name, fault=segment.fault)
         opened.closing = meta.is_deleting(obj)
         return opened
 

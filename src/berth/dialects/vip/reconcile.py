@@ -16,7 +16,6 @@ from typing import Any
 
 from berth.control.controller import Controller
 from berth.control.mirror import Watched
-from berth.dialects.claim import ClaimLife
 from berth.dialects.shape import Built, Kit
 from berth.dialects.vip import admit, kinds, ledger
 from berth.dialects.vip.book import ServiceBook
@@ -28,7 +27,7 @@ from berth.dialects.vip.objects import Objects
 from berth.dialects.vip.pools import Lease, Register, Shelf
 from berth.dialects.vip.tally import Tally
 from berth.dialects.vip.translate import owner_of
-from berth.dialects.vip.virtual import VirtualBook, VirtualLife
+from berth.dialects.vip.virtual import VirtualBook, VirtualClaims, VirtualLife
 from berth.kube import meta
 from berth.kube.meta import Ref
 from berth.net import Block
@@ -88,7 +87,7 @@ class _Wiring:
         kit = self._kit
         objects = Objects(kit.client, self._vip_kept, self._services)
         self._vip_book = VirtualBook(self._vip_kept, self._register, self._mappings, self._mapping_kept.cache)
-        claims = ClaimLife(self._vip_book, kit.client, kit.events, kit.metrics)
+        claims = VirtualClaims(self._vip_book, kit)
         migration = Migration(objects, self._ledger, self._groups, kit.settings.vip_classes)
         life = VirtualLife(self._vip_book, claims, migration, objects)
         return Controller("vip.virtualip", life.reconcile, kit.metrics)
@@ -163,11 +162,9 @@ class _Wiring:
         service = new or old
         if service is None or not self._started:
             return
-        if new is not None and (is_worth := self._book.concerns(new)):
-            self._book.remember(new)
-        else:
-            is_worth = old is not None and self._book.concerns(old)
-        if is_worth:
+        if new is not None:
+            self._book.remember(new)  # also what it shows no longer
+        if any(self._book.concerns(seen) for seen in (new, old) if seen is not None):
             self._wake(meta.ref(service))
         self._wake_all(self._vip_kept.cache.by("service", _name(service)))
         for owner in meta.owners(service):
@@ -188,9 +185,17 @@ class _Wiring:
                 self._wake(Ref("Service", *name.split("/", 1)))
 
     def _touch(self, lease: Lease) -> None:
+        """The first address of a group tells it at once: it must not be deleted from now on."""
         for pool in self._groups:
-            if pool.segment.covers(lease.block) or self._groups.is_home(pool, lease.home):
-                self._controllers["IPGroup"].add(Ref("IPGroup", "", pool.segment.name), TOUCHED_SECONDS)
+            ref, is_home = Ref("IPGroup", "", pool.segment.name), self._groups.is_home(pool, lease.home)
+            if is_home and not self._is_held(ref.name):
+                self._wake(ref)
+            elif is_home or pool.segment.covers(lease.block):
+                self._controllers["IPGroup"].add(ref, TOUCHED_SECONDS)
+
+    def _is_held(self, group: str) -> bool:
+        found = self._group_kept.cache.get("", group)
+        return found is not None and meta.has_finalizer(found, kinds.GROUP_FINALIZER)
 
     def _wake(self, ref: Ref) -> None:
         self._controllers[ref.kind].add(ref)

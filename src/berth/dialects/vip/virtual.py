@@ -9,6 +9,8 @@ Upstream creates no new ones; those that are there are served until they are mig
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from berth.control.cache import Cache
@@ -16,11 +18,13 @@ from berth.control.mirror import Kept
 from berth.control.outcome import DONE, Outcome
 from berth.dialects.claim import Bound, ClaimLife, NotStored, Serve, Stance, Wait
 from berth.dialects.pool import Desk
+from berth.dialects.shape import Kit
 from berth.dialects.vip import clone, kinds, words
+from berth.dialects.vip.ledger import is_of
 from berth.dialects.vip.migrate import Migration, State, is_migrating, state_of
 from berth.dialects.vip.objects import Objects
 from berth.dialects.vip.pools import Register, Shelf
-from berth.dialects.vip.translate import NOT_PARSED, Owner, address_block, holder_of, owner
+from berth.dialects.vip.translate import NOT_PARSED, Owner, address_block, owner
 from berth.errors import AlreadyExists, BadRequest, Forbidden, Invalid, InvalidText
 from berth.kube import meta
 from berth.kube.meta import Ref
@@ -58,7 +62,7 @@ class VirtualBook:
         if block is None or not meta.has_finalizer(vip, self.finalizer):
             return True
         record = self._register.ledger.get(block)
-        return record is None or holder_of(record) != owner(vip).key
+        return record is None or not is_of(record, owner(vip))
 
     def shows(self, vip: Object, block: Block) -> bool:
         done = state_of(vip) == State.MIGRATED
@@ -110,14 +114,31 @@ class VirtualBook:
         return status
 
     def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
-        text = refusal.message if isinstance(refusal, Wait) else self._told(claim)
+        text = refusal.message if isinstance(refusal, Wait) else NO_ADDRESS + self._told(claim, words.literal)
         return {**(claim.get("status") or {}), "state": State.ERROR, "message": text}
 
     def message(self, refusal: Refusal) -> str:
         return refusal.detail
 
-    def _told(self, claim: Object) -> str:
-        return NO_ADDRESS + words.literal(self._mappings, KIND, Claim("", pin=wanted(claim)))
+    def in_words(self, claim: Object) -> str:
+        """For an Event: the status has upstream's text alone, here stands who was asked too."""
+        return NO_ADDRESS + self._told(claim, words.refusal)
+
+    def _told(self, claim: Object, say: Callable[[Shelf, str, Claim], str]) -> str:
+        pin = address_of(claim) or wanted(claim)
+        return say(self._mappings, KIND, Claim("", family=None if pin else Family.V4, pin=pin))
+
+
+class VirtualClaims(ClaimLife):
+    """The shared claim life; an Event says why in this dialect's words."""
+
+    def __init__(self, book: VirtualBook, kit: Kit) -> None:
+        super().__init__(book, kit.client, kit.events, kit.metrics)
+        self._virtual = book
+
+    async def _refuse(self, claim: Object, ref: Ref, serve: Serve, refusal: Refusal) -> Outcome:
+        told = replace(refusal, detail=self._virtual.in_words(claim))
+        return await super()._refuse(claim, ref, serve, told)
 
 
 class VirtualLife:

@@ -47,7 +47,9 @@ def _reason(pool: OpenPool, claim: Claim) -> str:
         return "being deleted"
     family = claim.family
     if family is not None and not pool.desk.space.grounds_for(family):
-        return f"has no IPv{family:d} addresses"
+        whole = pool.segment.range
+        is_excluded = whole is not None and whole.family is family
+        return "all its addresses are excluded" if is_excluded else f"has no IPv{family:d} addresses"
     if claim.pin is not None:
         return _pin_reason(pool, claim.pin)
     return f"all {pool.desk.space.usage().total} addresses are in use"
