@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 import pytest_asyncio
 from tests.support.cluster import make_namespace
-from tests.support.operator import admin, crds_of, install
+from tests.support.operator import admin, built, crds_of, install
 from tests.support.vip import World
 
 from berth.devcluster import DevCluster
@@ -23,7 +23,8 @@ GROUP = ("198.51.100.0-29", "198.51.100.0/29", ("198.51.100.0",))
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(cluster: DevCluster) -> AsyncIterator[World]:
-    """One group, one Service with its IP object, one IP object whose owner is gone; no operator runs."""
+    """One group, one Service with its IP object, one whose owner is gone, one that never had one; a Service
+    where a VirtualIP should be. No operator runs."""
     async with admin(cluster) as client:
         await install(client, crds_of("vip"))
         made = World(client, await make_namespace(cluster))
@@ -31,20 +32,19 @@ async def world(cluster: DevCluster) -> AsyncIterator[World]:
         await made.service("web")
         await made.ip("198.51.100.1", GROUP[0], "web")
         await made.ip("198.51.100.2", GROUP[0], "gone")
+        await made.ip("198.51.100.4", "gsm", "web", kinds.MAPPING_LABEL)
+        await client.create(kinds.IP, built(kinds.IP, "198.51.100.5"))
         yield made
-        for resource, name in (
-            (kinds.IP, "198.51.100.1"),
-            (kinds.IP, "198.51.100.2"),
-            (kinds.IPGROUP, GROUP[0]),
-        ):
+        for last in (1, 2, 4, 5):
             with suppress(NotFound):
-                await client.delete(resource, name)
+                await client.delete(kinds.IP, f"198.51.100.{last}")
+        await client.delete(kinds.IPGROUP, GROUP[0])
         await client.delete(kinds.SERVICE, "web", made.namespace)
 
 
 async def test_a_group_shows_how_full_it_is(world: World) -> None:
     (row,) = (row for row in await vip.pools(world.client) if row.name == GROUP[0])
-    assert (row.total, row.used, row.free, row.state) == (7, 2, 5, "")
+    assert (row.total, row.used, row.free, row.state) == (7, 4, 3, "")
 
 
 async def test_a_lease_row_names_the_owner(world: World) -> None:
@@ -56,7 +56,9 @@ async def test_a_lease_row_names_the_owner(world: World) -> None:
 async def test_adoption_tells_which_addresses_have_lost_their_owner(world: World) -> None:
     found = {row.what: row.problem for row in await vip.findings(world.client)}
     assert found[f"IPGroup {GROUP[0]}"] == found["IP 198.51.100.1"] == ""
-    assert "is gone" in found["IP 198.51.100.2"]
+    assert f"Service {world.namespace}/gone, is gone" in found["IP 198.51.100.2"]
+    assert f"VirtualIP {world.namespace}/web, is gone" in found["IP 198.51.100.4"]
+    assert found["IP 198.51.100.5"] == ""  # somebody's reservation, which stays one
 
 
 async def test_explain_asks_whether_an_operator_runs_where_nothing_was_answered(world: World) -> None:

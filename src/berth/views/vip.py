@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from berth.dialects.vip import kinds
-from berth.dialects.vip.translate import block_of, read_segment
+from berth.dialects.vip.translate import block_of, owner_of, read_segment
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.leasing.space import Space
@@ -40,22 +40,27 @@ async def leases(client: Client) -> list[LeaseRow]:
 
 async def findings(client: Client) -> list[Finding]:
     groups = await objects(client, kinds.IPGROUP)
-    owners = {name_of(s) for s in await objects(client, kinds.SERVICE)}
-    owners |= {name_of(v) for v in await objects(client, kinds.VIRTUAL_IP)}
+    owners = {
+        (kind.kind, name_of(obj))
+        for kind in (kinds.SERVICE, kinds.VIRTUAL_IP)
+        for obj in await objects(client, kind)
+    }
     found = [Finding("vip", f"IPGroup {name_of(g)}", read_segment(g).fault or "") for g in groups]
     return found + [_ip_finding(ip, owners) for ip in await objects(client, kinds.IP)]
 
 
-def _ip_finding(ip: Object, owners: set[str]) -> Finding:
-    what = f"IP {ip['metadata']['name']}"
-    owner = meta.annotations(ip).get(kinds.OWNER, "")
+def _ip_finding(ip: Object, owners: set[tuple[str, str]]) -> Finding:
+    return Finding("vip", f"IP {ip['metadata']['name']}", _problem(ip, owners))
+
+
+def _problem(ip: Object, owners: set[tuple[str, str]]) -> str:
+    owner = owner_of(ip)
     if block_of(ip) is None:
-        return Finding("vip", what, "its name is no address; it is left alone")
-    if owner not in owners:
-        return Finding(
-            "vip", what, f"its owner {owner or '(none)'} is gone; it will be given back after a grace"
-        )
-    return Finding("vip", what, "")
+        return "its name is no address; it is left alone"
+    # Without an owner it is somebody's reservation, and stays one.
+    if owner is not None and (owner.kind, owner.text) not in owners:
+        return f"its owner, {owner.kind} {owner.text}, is gone; it will be given back after a grace"
+    return ""
 
 
 VIEWS = Views("vip", pools, leases, findings)
