@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from berth.devcluster import DevCluster
 from berth.devcluster.ports import free
 from berth.dialects.vip import kinds
 from berth.dialects.vip.crds import crds
-from berth.errors import StatusError
+from berth.errors import AlreadyExists, NotFound, StatusError
 from berth.kube.client import Client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -78,15 +79,17 @@ async def vip(cluster: DevCluster, world: World) -> str:
     """A VirtualIP from before the webhook: its registration is away for the moment."""
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/berth-vip"
     saved = await world.client.raw("GET", path)
-    await world.client.raw("DELETE", path)
 
     async def made() -> bool:
+        with suppress(NotFound):  # the operator may register it again meanwhile
+            await world.client.raw("DELETE", path)
         await world.vip("vip", "web", "5.5.5.5")
         return True
 
     await eventually(made)
     del saved["metadata"]["resourceVersion"], saved["metadata"]["uid"]
-    await world.client.raw("POST", path.rpartition("/")[0], body=saved)
+    with suppress(AlreadyExists):
+        await world.client.raw("POST", path.rpartition("/")[0], body=saved)
 
     async def guarded() -> bool:
         try:
