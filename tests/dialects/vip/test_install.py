@@ -23,6 +23,7 @@ from berth.errors import StatusError
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 BUNDLE = Path(__file__).parents[3] / "deploy" / "bundle.yaml"
 NAMESPACE = "vip-allocator-operator"
+INTERVAL_TOLD = "RECONCILIATION_INTERVAL_MS is no number of milliseconds"
 
 
 @pytest.mark.parametrize(
@@ -30,11 +31,13 @@ NAMESPACE = "vip-allocator-operator"
     [pytest.param("", id="P-087"), pytest.param("registry.intern:5000/carried/berth:1", id="P-088")],
 )
 async def test_the_four_steps_end_with_an_operator_that_is_ready(tmp_path: Path, image: str) -> None:
+    """P-089 too: it runs although the interval is no number, and says what it does instead."""
     async with DevCluster(ROUTED) as cluster, admin(cluster) as client:
         kubectl = Kubectl(cluster)
         bundle, deployment = _bundle(image)
         await kubectl("create", "namespace", NAMESPACE)
         await kubectl("create", "-f", "-", stdin=bundle)
+        assert await _images(kubectl) == [deployment["spec"]["template"]["spec"]["containers"][0]["image"]]
         shipped = await described(cluster, client, deployment, tmp_path)
         async with shipped.running():
             await client.create(NAMESPACES, built(NAMESPACES, "test"))
@@ -44,16 +47,25 @@ async def test_the_four_steps_end_with_an_operator_that_is_ready(tmp_path: Path,
             with pytest.raises(StatusError, match="cannot delete ip objects") as raised:
                 await client.raw("DELETE", "/apis/paas.org/v1/ips/1.1.1.1")
             assert f"only system:serviceaccount:{NAMESPACE}:berth-operator is allowed" in str(raised.value)
+        assert INTERVAL_TOLD in shipped.log()
+
+
+async def _images(kubectl: Kubectl) -> list[str]:
+    """All that a node would fetch of what was created, whatever the kind."""
+    kinds = "deployments,daemonsets,statefulsets,jobs,cronjobs,pods"
+    path = "{..image}"
+    return (await kubectl("get", kinds, "-n", NAMESPACE, "-o", f"jsonpath={path}")).split()
 
 
 def _bundle(image: str) -> tuple[str, dict[str, Any]]:
-    """The file as it is shipped, or with the image's name changed as step 2 says."""
+    """The file as it is shipped, or with the image's name changed as step 2 says; the interval is a slip."""
     objects = list(yaml.safe_load_all(BUNDLE.read_text()))
     deployment = next(obj for obj in objects if obj["kind"] == "Deployment")
     containers = deployment["spec"]["template"]["spec"]["containers"]
     assert len(containers) == 1  # one image to carry
     if image:
         containers[0]["image"] = image
+    containers[0].setdefault("env", []).append({"name": "RECONCILIATION_INTERVAL_MS", "value": "abc"})
     return yaml.safe_dump_all(objects), deployment
 
 
