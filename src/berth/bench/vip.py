@@ -20,12 +20,13 @@ from berth.kube.client import Client, PatchKind
 from berth.net import Block, Family
 
 Object = dict[str, Any]
+SIZES = (200, 1000, 4000)
 GROUP = "bench"
 SEGMENT = "10.0.0.0/16"
 ELSEWHERE = 11 << 24  # 11.0.0.0, where the ceiling's addresses are
 
 
-def run(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
+def run(sizes: tuple[int, ...] = SIZES) -> Iterator[Object]:
     return collect(_run(sizes))
 
 
@@ -92,6 +93,6 @@ if __name__ == "__main__":
 
     import orjson
 
-    chosen = tuple(int(word) for word in sys.argv[1:] if word.isdigit()) or (200, 1000)
+    chosen = tuple(int(word) for word in sys.argv[1:] if word.isdigit()) or SIZES
     for line in run(chosen):
         print(orjson.dumps(line).decode(), flush=True)

@@ -79,7 +79,7 @@ def api_(
 
 
 @app.command("vip")
-def vip_(sizes: Sizes = "200,1000") -> None:
+def vip_(sizes: Sizes = "200,1000,4000") -> None:
     """LoadBalancer Services served a second from a /16, beside the ceiling for the same writes."""
     _print(vip.run(_sizes(sizes)))
 
