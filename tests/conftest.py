@@ -49,11 +49,11 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def tried(record_property: Callable[[str, object], None]) -> Callable[[int], None]:
+def tried(request: pytest.FixtureRequest) -> Callable[[int], None]:
     """How often a row of the fault bench really tried: a long run adds this up (tests/faults/beside.py)."""
 
     def note(number: int) -> None:
-        record_property("tried", number)
+        request.node.user_properties.append(("tried", number))
 
     return note
 

@@ -17,6 +17,7 @@ from tests.faults.witness import remembered, watched
 
 CONFLICT_SECONDS = 10.0
 WRITES_A_SECOND = 5.0
+WINDOW_SECONDS = 3.0  # one that was refused is tried again soon, then ever more slowly
 LATE_SECONDS = 0.3
 
 
@@ -35,7 +36,7 @@ async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> Non
             while time.monotonic() - started_at < CONFLICT_SECONDS:
                 await churn.run(1, 0.1)
             proxy.plan = Plan()
-            busiest = _busiest(proxy, started_at, time.monotonic())
+            busiest = _busiest(proxy)
             tally.add(
                 [*await churn.settle(30.0 * tally.haste), *busiest, *await falls_silent(proxy, 2.0, 30.0)]
             )
@@ -48,14 +49,18 @@ def half_of_them(random: Random) -> Ask:
     return refuse
 
 
-def _busiest(proxy: FaultProxy, since: float, until: float) -> list[str]:
-    """Objects that were written to more often than five times a second, all the time through."""
-    counts: dict[str, int] = defaultdict(int)
+def _busiest(proxy: FaultProxy) -> list[str]:
+    """Objects that were written to more often than five times a second, over any few seconds."""
+    times: dict[str, list[float]] = defaultdict(list)
     for write in proxy.writes:
-        if write.counts and write.method != "POST" and since <= write.at <= until:
-            counts[write.path.removesuffix("/status")] += 1
-    most = WRITES_A_SECOND * (until - since)
-    return [f"{path} was written {count} times" for path, count in counts.items() if count > most]
+        if write.counts and write.method != "POST":
+            times[write.path.removesuffix("/status")].append(write.at)
+    most = round(WRITES_A_SECOND * WINDOW_SECONDS)
+    return [
+        f"{path} was written more than {most} times in {WINDOW_SECONDS:g} s"
+        for path, at in times.items()
+        if any(last - first < WINDOW_SECONDS for first, last in zip(at, at[most:], strict=False))
+    ]
 
 
 async def lost_answers(stage: Stage, tally: Tally, writes: int, trade: Trade) -> None:
