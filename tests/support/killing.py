@@ -16,7 +16,7 @@ from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Verdict, Write
 from tests.support.line import Fate, Line, line
 from tests.support.operator import eventually
 from tests.support.started import free_port
-from tests.support.vitistack import World, address_of, service
+from tests.support.vitistack import SYSTEM, World, address_of, service
 
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
@@ -139,7 +139,11 @@ async def wrong(world: World) -> list[str]:
             found.append(f"{address} of {_name(one)} is not in the pool")
     held = world.api.of_namespace(world.namespace_id)
     found += [f"{address} is held for nobody" for address in sorted(set(held) - set(listed))]
-    records = {one["data"]["address"] for one in await world.records() if _is_of(world, one)}
+    everything = await world.records()
+    records = {one["data"]["address"] for one in everything if _is_of(world, one)}
+    names = {_name(one) for one in everything}
+    copies = {_name(one) for one in (await world.client.list(kinds.SECRET, SYSTEM)).items} - {"default"}
+    found += [f"copy {name} of a secret without a record" for name in sorted(copies - names)]
     found += [f"record of {address} for nobody" for address in sorted(records - set(listed))]
     return found
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 import base64
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import orjson
 from tests.support import metallb
 from tests.support.operator import Operator, admin, eventually, install, running
 from tests.support.started import ApiProcess, free_port, start_api
 
+from berth.central.client import Access, ApiClient, Ask
 from berth.control.events import EVENTS
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
-from berth.errors import AlreadyExists, NotFound, StatusError
+from berth.errors import AlreadyExists, ApiRefused, NotFound, StatusError
 from berth.kube import meta
 from berth.kube.client import Client, PatchKind
+from berth.leasing.holders import Identity
+from berth.store.secrets import Secret
 
 Object = dict[str, Any]
 SYSTEM = "ipam-system"
@@ -196,16 +201,65 @@ class World:
             for name, text in (lying.get("data") or {}).items()
         ]
 
+    async def rested(self, name: str = "my-service") -> None:
+        """Returns when the controller is done with a Service that has a retention: it asks nothing more."""
+
+        async def is_known() -> bool:
+            mine = [one["data"] for one in await self.records() if self._is_of(name, one["data"])]
+            return bool(mine) and all(one["until"] == "0" for one in mine)
+
+        assert await eventually(is_known, 60)
+
+    def _is_of(self, name: str, record: Object) -> bool:
+        return bool((record["namespace"], record["service"]) == (self.namespace, name))
+
+    async def passed(self) -> None:
+        """Returns when a Service that came and went after all else has been released."""
+        address = address_of(await self.create("passer-by")).partition("/")[0]
+        await self.delete("passer-by")
+
+        async def is_free() -> bool:
+            return address not in self.api.addresses()
+
+        assert await eventually(is_free, 60)
+
+    async def opens(self, address: str, value: str, name: str = "my-service") -> bool:
+        """Whether the IPAM-API takes this secret for it. A reservation does not touch an active entry."""
+        entry = self.api.entries(address)[name]
+        family = "ipv6" if ":" in address else "ipv4"
+        who = Identity(name, entry.namespace_id, entry.cluster_id)
+        async with ApiClient(Access(self.api.url, seconds=30)) as api:
+            try:
+                await api.register(Ask(who, "inet", family, Secret(value), address), pending=True)
+            except ApiRefused as no:
+                if no.why != "NoMatch":
+                    raise
+                return False
+        return True
+
+    async def default_secret(self) -> str:
+        found = await self.client.get(kinds.SECRET, "default", SYSTEM)
+        return base64.b64decode(found["data"]["secret"]).decode()
+
+    async def calls(self) -> float:
+        """How often the operator has asked the IPAM-API, whether that changed anything or not."""
+        assert self.operator is not None
+        return await metric(self.operator, "berth_ipam_api_seconds_count")
+
     def free_address(self, zone_start: str = "83.118.169.") -> str:
-        """An address of `inet` that no other test names."""
+        """An address of `inet` that no other test of its module names."""
         return f"{zone_start}{next(NUMBERS)}"
 
 
-def _numbers() -> Any:
-    yield from range(1, 250)
+NUMBERS: Iterator[int] = cycle(range(1, 250))  # each module has a ledger of its own
 
 
-NUMBERS = _numbers()
+async def metric(operator: Operator, name: str) -> float:
+    """The sum over its labels; 0 if it was never counted."""
+    url = f"http://127.0.0.1:{operator.listening.metrics or operator.listening.health}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        lines = (await answer.text()).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
 
 def service(name: str, namespace: str, **wishes: Any) -> Object:
@@ -317,4 +371,15 @@ def _namespace(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-__all__ = ["Api", "World", "address_of", "emptied", "eventually", "fresh", "of", "operating", "served"]
+__all__ = [
+    "Api",
+    "World",
+    "address_of",
+    "emptied",
+    "eventually",
+    "fresh",
+    "metric",
+    "of",
+    "operating",
+    "served",
+]

@@ -14,6 +14,7 @@ from aiohttp import web
 from berth.central.client import Access, ApiClient, Ask
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.crowd import Crowd
+from berth.dialects.vitistack.registrar import is_down
 from berth.errors import ApiDown, ApiRefused
 from berth.leasing.holders import Identity
 from berth.metrics import Metrics
@@ -101,3 +102,25 @@ async def test_no_answer_is_told_to_each() -> None:
             *(calls.register(ask(f"web-{number}")) for number in range(20)), return_exceptions=True
         )
     assert all(isinstance(one, ApiDown) for one in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Could not register address: the requested address is not valid for the provided zone",
+        "Could not register address: no matching address found with the provided secret, zone and address",
+        "Could not register address: no available prefix found for zone inet_v4",
+        "Could not register address: multiple services registered. unable to change secret",
+        "Could not register address: service mismatch. unable to change secret",
+        "Could not deregister service: service does not exist for this address",
+    ],
+)
+def test_what_upstream_refuses_with_500_is_no_outage(text: str) -> None:
+    """H-53: else such a Service would be admitted where an outage is excused."""
+    assert not is_down(ApiRefused(500, text))
+
+
+def test_an_outage_is_one_whatever_its_form() -> None:
+    assert is_down(ApiDown("the IPAM-API gave no answer"))
+    assert is_down(ApiRefused(500, "Could not register address: server selection timeout"))
+    assert not is_down(ApiRefused(404, "no"))

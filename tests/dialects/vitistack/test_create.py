@@ -11,7 +11,7 @@ from tests.support.operator import eventually
 from tests.support.vitistack import SYSTEM, VALUE, World, address_of, of, service
 
 from berth.dialects.vitistack import kinds
-from berth.errors import Invalid, NotFound
+from berth.errors import Invalid, StatusError
 from berth.kube import meta
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -61,6 +61,7 @@ async def test_the_default_secret_is_made_once_and_used(world: World) -> None:
     assert len(value) == 32
     assert value.isalnum()
     await world.create("second")
+    assert await world.opens(address_of(await world.get("second")), value, "second")
     again = await world.client.get(kinds.SECRET, "default", SYSTEM)
     assert again["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
 
@@ -92,11 +93,14 @@ async def test_what_kubernetes_refuses_is_refused_before_anything_is_spent(world
 
 async def test_a_server_side_dry_run_has_no_effect(world: World) -> None:
     """V-010: admitted, no annotation, no API call, no record, no pool change."""
-    before, records = world.history(), len(await world.records())
+    before = world.history(), await world.records(), await world.pool(), await secrets(world)
     made = await world.client.create(kinds.SERVICE, service("dry", world.namespace), dry_run=True)
     assert not meta.annotations(made)
-    assert world.history() == before
-    assert len(await world.records()) == records
+    assert (world.history(), await world.records(), await world.pool(), await secrets(world)) == before
+
+
+async def secrets(world: World) -> set[str]:
+    return {meta.uid(one) for one in (await world.client.list(kinds.SECRET)).items}
 
 
 @pytest.mark.parametrize("mask", ["/32", ""])
@@ -207,14 +211,17 @@ async def test_a_zone_without_ipv6_refuses_dual_and_keeps_nothing(world: World) 
     assert message.endswith("no prefixes found for zone hnet-private with IP family ipv6")
     assert message.startswith("failed to request IP for address-family ipv6 for Service my-service: ")
 
+    assert "registered" in world.history()  # the IPv4 address was reserved
+
     async def is_free() -> bool:
-        return "10.0.0.0" not in world.api.addresses()
+        return not world.api.of_namespace(world.namespace_id)
 
     assert await eventually(is_free, 60)
 
 
 async def test_a_users_secret_is_read_in_the_services_namespace(world: World) -> None:
     """V-024, V-025, V-026, V-027, V-028"""
+    await world.secret(namespace="default", name="my-secret")  # of another namespace, which does not count
     gone = await world.refused(annotations={"secret": "my-secret"})
     where = f"my-secret in namespace {world.namespace}"
     assert gone == f"failed to get custom secret. Error: failed to get custom secret {where}"
@@ -225,9 +232,13 @@ async def test_a_users_secret_is_read_in_the_services_namespace(world: World) ->
     assert (await world.refused(annotations={"secret": "basic"})).endswith("is not of type Opaque")
     await world.secret("short", "1234567")
     assert "8 to 64" in await world.refused(annotations={"secret": "short"})
+    assert world.history() == []
     await world.secret()
     made = await world.create(annotations={"secret": "my-secret"})
     assert world.api.entries(address_of(made))["my-service"].active
+    assert await world.opens(address_of(made), VALUE)
+    assert not await world.opens(address_of(made), "another-password")
+    await world.client.delete(kinds.SECRET, "my-secret", "default")
 
 
 @pytest.mark.parametrize("word", ["T", "1", "true"])
@@ -252,13 +263,20 @@ async def test_without_metallb_nothing_is_asked_for(world: World) -> None:
     async def is_refused() -> bool:
         try:
             await world.create("early")
-        except Exception as error:
+        except StatusError as error:
             return words in str(error)
         await world.delete("early")
         return False
 
+    async def is_free() -> bool:
+        return not world.api.of_namespace(world.namespace_id)
+
     try:
         assert await eventually(is_refused, 60)
+        assert await eventually(is_free, 60)
+        before = world.history()
+        assert words in await world.refused("early")
+        assert world.history() == before
         await metallb.start_pod(world.client, metallb.HELM, "helm")
         assert address_of(await world.create("helm"))
     finally:
@@ -331,6 +349,7 @@ async def test_records_hold_no_secret(world: World) -> None:
     """T28 for what the operator writes: the value is in Secrets only."""
     await world.secret(value="canary-value-1234")
     await world.create(annotations={"secret": "my-secret"})
-    assert "canary-value-1234" not in str(await world.records())
-    with pytest.raises(NotFound):
-        await world.client.get(kinds.CONFIG_MAP, "default", SYSTEM)
+    lying = (await world.client.list(kinds.CONFIG_MAP, SYSTEM)).items
+    assert world.namespace in str(lying)
+    for value in ("canary-value-1234", base64.b64encode(b"canary-value-1234").decode()):
+        assert value not in str(lying)

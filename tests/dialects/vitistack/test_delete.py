@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.operator import eventually, gone
-from tests.support.vitistack import SYSTEM, World, address_of, fresh, of
+from tests.support.vitistack import SYSTEM, World, address_of, emptied, fresh, of
 
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
@@ -44,6 +44,11 @@ async def test_leaving_the_type_releases_and_coming_back_recalls(world: World) -
     """V-080, V-082, V-083"""
     made = await world.create(annotations={"retention-period-days": "7"})
     address = address_of(made)
+
+    async def is_shown() -> bool:
+        return bool((await world.get())["status"]["loadBalancer"].get("ingress"))
+
+    assert await eventually(is_shown, 60)
     now = await world.patch({"spec": {"type": "ClusterIP"}})
     assert now["spec"]["type"] == "ClusterIP"
     assert not set(meta.annotations(now)) & set(kinds.METALLB)
@@ -57,14 +62,8 @@ async def test_leaving_the_type_releases_and_coming_back_recalls(world: World) -
     await world.patch({"spec": {"type": "ClusterIP"}})
     first = await expiry(world, address)
     await world.delete()
+    await world.passed()
     assert await expiry(world, address) == first
-
-
-async def test_a_type_change_before_an_ip_is_shown(world: World) -> None:
-    """V-081: the same without waiting for MetalLB."""
-    made = await world.create()
-    await world.patch({"spec": {"type": "NodePort"}})
-    await is_free(world, address_of(made))
 
 
 async def test_a_lost_address_is_told_when_the_type_comes_back(world: World) -> None:
@@ -188,11 +187,11 @@ async def test_a_deletion_with_the_api_down_is_made_up_for(world: World) -> None
     try:
         for number in range(3):
             await world.delete(f"web-{number}")
-            await gone(world.client, kinds.SERVICE, f"web-{number}", world.namespace)
+            await gone(world.client, kinds.SERVICE, f"web-{number}", world.namespace, seconds=60)
     finally:
         world.api.start()
     for address in addresses:
-        await is_free(world, address, 60)
+        await is_free(world, address)
 
 
 async def test_a_deletion_after_its_secret_releases(world: World) -> None:
@@ -205,7 +204,7 @@ async def test_a_deletion_after_its_secret_releases(world: World) -> None:
     await world.client.delete(kinds.SECRET, "my-secret", world.namespace)
     await world.delete()
     await is_free(world, address)
-    await gone(world.client, kinds.SECRET, copy, SYSTEM)
+    await gone(world.client, kinds.SECRET, copy, SYSTEM, seconds=60)
 
 
 async def test_a_namespace_goes_with_everything_in_it(cluster: DevCluster, world: World) -> None:
@@ -234,6 +233,7 @@ async def test_a_finalizer_of_others_keeps_the_address(world: World) -> None:
         return meta.is_deleting(await world.get())
 
     assert await eventually(is_deleting, 60)
+    await world.passed()
     assert world.api.entries(address)["my-service"].active
     await world.patch({"metadata": {"finalizers": None}})
     await is_free(world, address)
@@ -248,6 +248,7 @@ async def test_a_dry_run_deletion_does_nothing(world: World) -> None:
     before = world.history()
     await world.delete("plain")
     assert world.history() == before
+    await world.passed()
     assert world.api.entries(address)["my-service"].active
 
 
@@ -266,6 +267,24 @@ async def test_another_namespace_cannot_join_with_the_default_secret(world: Worl
     wishes = {"addresses": address, "allow-local-shared-ip": key}
     assert address_of(await other.create("friend", annotations=wishes)) == address
     await other.delete("friend")
+
+
+async def test_of_two_namespaces_at_the_same_moment_at_most_one_gets_it(world: World) -> None:
+    """V-106, H-37: neither was there when the other was looked for."""
+    other = await fresh(world)
+    for number in range(4):
+        address = world.free_address()
+        wishes = {"addresses": address}
+        found = await asyncio.gather(
+            *(one.create(f"web-{number}", annotations=wishes) for one in (world, other)),
+            return_exceptions=True,
+        )
+        admitted = [one for one in found if not isinstance(one, BaseException)]
+        told = [str(one) for one in found if isinstance(one, BaseException)]
+        assert len(admitted) <= 1
+        assert all("is used or retained in another namespace" in text for text in told)
+        assert world.api.holders(address) == len(admitted)
+    await emptied(other)
 
 
 async def test_a_quick_recreation_keeps_a_good_entry(world: World) -> None:

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.support.operator import eventually
 from tests.support.started import free_port
-from tests.support.vitistack import World, address_of
+from tests.support.vitistack import World, address_of, emptied, fresh
 
+from berth.control.webhooks import MUTATING
 from berth.control.webhooks import VALIDATING as WEBHOOKS
 from berth.dialects.vitistack import kinds
 from berth.errors import AlreadyExists, StatusError
@@ -22,10 +23,13 @@ BINDING = Resource(
     GROUP, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
 )
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
+DAY_MS = 24 * 3600 * 1000
 
 
 async def refuse_all(world: World, operation: str = "CREATE") -> None:
-    """Another webhook that refuses: registered under a name that sorts last, and nobody answers there."""
+    """Another webhook that refuses: registered under a name that sorts last, and nobody answers there. Of dry
+    runs it is not asked: our own would tell us, before anything is spent.
+    """
     rule = {
         "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"], "operations": [operation],
         "scope": "*",
@@ -38,6 +42,9 @@ async def refuse_all(world: World, operation: str = "CREATE") -> None:
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         "timeoutSeconds": 1,
+        "matchConditions": [
+            {"name": "not-a-dry-run", "expression": "!(has(request.dryRun) && request.dryRun)"}
+        ],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
     }
     body = {
@@ -84,6 +91,64 @@ async def test_what_another_webhook_refuses_is_given_back(world: World, tried: C
     tried(len(results))
 
 
+async def retained(world: World) -> tuple[str, int]:
+    """An address that a Service left with a retention of seven days, and when that is over."""
+    address = address_of(await world.create("kept", annotations={"retention-period-days": "7"}))
+    await world.delete("kept")
+
+    async def due() -> int:
+        return world.api.entries(address)["kept"].expires_at or 0
+
+    return address, await eventually(due, 60)
+
+
+def is_as_before(world: World, address: str, due: int) -> bool:
+    """The IPAM-API counts whole days: never less than before, and less than one more."""
+    ends = world.api.entries(address)["kept"].expires_at
+    return ends is not None and due <= ends < due + DAY_MS
+
+
+async def test_a_recall_that_another_webhook_refuses_is_retained_as_before(world: World) -> None:
+    """V-038, H-07, I2: confirmed, and then not stored."""
+    address, due = await retained(world)
+    await refuse_all(world)
+    try:
+
+        async def is_refused() -> bool:
+            try:
+                await world.create("kept", annotations={"retention-period-days": "7"})
+            except StatusError as error:
+                return "no.example.com" in str(error)
+            await world.delete("kept")
+            return False
+
+        assert await eventually(is_refused, 60)
+        assert world.api.entries(address)["kept"].active  # the API server heard both of us
+    finally:
+        await world.client.delete(WEBHOOKS, "zzz-refuses")
+
+    async def is_retained() -> bool:
+        mine = [one["data"] for one in await world.records() if one["data"]["namespace"] == world.namespace]
+        marks = [one.get("released") for one in mine]
+        return is_as_before(world, address, due) and marks == ["true"] and not await world.pooled(address)
+
+    assert await eventually(is_retained, 60)
+
+
+async def test_a_recall_whose_pool_cannot_be_written_is_retained_as_before(world: World) -> None:
+    """V-039, H-07, I2: undone before the answer."""
+    address, due = await retained(world)
+
+    async def has_left() -> bool:
+        return not await world.pooled(address)
+
+    assert await eventually(has_left, 60)
+    async with no_pool_writes(world):
+        error = await world.refusal("kept", annotations={"retention-period-days": "7"})
+        assert "pools are frozen" in error.message
+        assert is_as_before(world, address, due)
+
+
 async def test_a_refused_update_is_turned_back(world: World) -> None:
     """H-07 for updates: terms sent for an update that is not stored go back to what is stored."""
     address = address_of(await world.create())
@@ -128,21 +193,28 @@ async def test_a_deletion_refused_by_others_keeps_the_address(world: World) -> N
         assert world.api.entries(address)["my-service"].active
     finally:
         await world.client.delete(WEBHOOKS, "zzz-refuses")
+    other = await fresh(world)  # where deletions are not refused
+    await other.passed()
+    assert world.api.entries(address)["my-service"].active
+    await emptied(other)
 
 
 async def test_the_webhooks_are_registered_as_documented(stage: World) -> None:
     """V-226, V-225: Fail, no DELETE, on LoadBalancers only, 17 namespaces out, NoneOnDryRun, 30 s."""
-    found = (await stage.client.list(WEBHOOKS)).items
-    one = next(each for each in found if each["metadata"]["name"] == kinds.VALIDATING_CONFIGURATION)
-    entry = one["webhooks"][0]
-    assert entry["name"] == "vservice-v1.kb.io"
-    assert entry["failurePolicy"] == "Fail"
-    assert entry["rules"][0]["operations"] == ["CREATE", "UPDATE"]
-    assert entry["sideEffects"] == "NoneOnDryRun"
-    assert entry["timeoutSeconds"] == 30
-    assert len(entry["namespaceSelector"]["matchExpressions"][0]["values"]) == 17
-    assert "LoadBalancer" in entry["matchConditions"][0]["expression"]
-    assert entry["clientConfig"]["url"].endswith("/validate--v1-service")
+    for resource, configuration, name, path in (
+        (MUTATING, kinds.MUTATING_CONFIGURATION, "mservice-v1.kb.io", "/mutate--v1-service"),
+        (WEBHOOKS, kinds.VALIDATING_CONFIGURATION, "vservice-v1.kb.io", "/validate--v1-service"),
+    ):
+        (entry,) = (await stage.client.get(resource, configuration))["webhooks"]
+        assert entry["name"] == name
+        assert entry["failurePolicy"] == "Fail"
+        assert [rule["operations"] for rule in entry["rules"]] == [["CREATE", "UPDATE"]]
+        assert entry["sideEffects"] == "NoneOnDryRun"
+        assert entry["timeoutSeconds"] == 30
+        assert len(entry["namespaceSelector"]["matchExpressions"][0]["values"]) == 17
+        assert "LoadBalancer" in entry["matchConditions"][0]["expression"]
+        assert entry["clientConfig"]["url"].endswith(path)
+        assert entry["clientConfig"]["caBundle"]
 
 
 @asynccontextmanager
@@ -176,12 +248,16 @@ async def no_pool_writes(world: World) -> AsyncIterator[None]:
             return "pools are frozen" in str(error)
         return False
 
+    async def is_thawed() -> bool:
+        return not await is_frozen()
+
     assert await eventually(is_frozen, 60)
     try:
         yield
     finally:
         for resource in (BINDING, POLICY):
             await world.client.delete(resource, "frozen-pools")
+        assert await eventually(is_thawed, 60)
 
 
 async def test_a_pool_that_cannot_be_written_refuses_and_undoes(world: World) -> None:

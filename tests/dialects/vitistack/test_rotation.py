@@ -44,7 +44,7 @@ async def holds(world: World, name: str) -> None:
         entries = [world.api.entries(address)[name] for address in addresses]
         return all(entry.active and entry.deny for entry in entries)
 
-    assert await eventually(is_known, 30)
+    assert await eventually(is_known, 60)
     await world.delete(name)
 
 

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
-import aiohttp
 import orjson
 import pytest
 from tests.support.killing import serves
-from tests.support.operator import Operator, eventually
-from tests.support.vitistack import SYSTEM, Api, World, address_of, operating
+from tests.support.operator import eventually
+from tests.support.vitistack import SYSTEM, Api, World, address_of, metric, operating
 
 from berth import log
 from berth.control.events import EVENTS
@@ -24,7 +23,9 @@ from berth.errors import UserError
 from berth.run import operate
 from berth.settings import Settings
 
-pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+# Both count as gone one and a half of these after their last word: a slow machine does not stall for that.
+HEARTBEAT_SECONDS = 5.0
 LINES = (
     "Mutation Started for Service",
     "Dry run .Spec:",
@@ -42,22 +43,15 @@ LINES = (
 )
 
 
-async def metric(operator: Operator, name: str) -> float:
-    """The sum over its labels; 0 if it was never counted."""
-    url = f"http://127.0.0.1:{operator.listening.metrics or operator.listening.health}/metrics"
-    async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        lines = (await answer.text()).splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
-
-
 async def test_two_operators_with_one_cluster_id_release_nothing(
     cluster: DevCluster, bare: World, tried: Callable[[int], None]
 ) -> None:
     """T25, rule 13: frozen as long as both speak, with an alarm; when one has left, what is due is done."""
-    async with operating(cluster, bare.api) as original:
+    patient = {"vitistack_heartbeat_seconds": HEARTBEAT_SECONDS}
+    async with operating(cluster, bare.api, **patient) as original:
         await serves(bare)
         addresses = [address_of(await bare.create(f"web-{number}")) for number in range(2)]
-        async with operating(cluster, bare.api) as copy:
+        async with operating(cluster, bare.api, **patient) as copy:
 
             async def both_know() -> bool:
                 alarms = [await metric(one, "berth_cluster_frozen") for one in (original, copy)]
@@ -82,7 +76,7 @@ async def test_two_operators_with_one_cluster_id_release_nothing(
         async def is_over() -> bool:
             return await metric(original, "berth_cluster_frozen") == 0.0
 
-        assert await eventually(is_over, 30)
+        assert await eventually(is_over, 60)
         tried(1)
 
 
@@ -139,7 +133,7 @@ async def test_many_absent_services_wait_for_a_person(cluster: DevCluster, bare:
         """Their admission: until then a Service may still be stored."""
         return all(float(one["data"]["until"]) < time.time() for one in await bare.records())
 
-    assert await eventually(is_over, 30)
+    assert await eventually(is_over, 60)
     async with operating(cluster, bare.api) as operator:
 
         async def word() -> str:
@@ -204,7 +198,7 @@ def _moved(text: str) -> str:
 async def test_the_documents_lines_are_in_the_log(cluster: DevCluster, bare: World) -> None:
     """2.12, D-09: in the document's order, with name and namespace, and the address without its mask."""
     heard = StringIO()
-    async with operating(cluster, bare.api) as operator:
+    async with operating(cluster, bare.api, vitistack_pending_seconds=60.0) as operator:
         await serves(bare)
         log.configure("info", heard)
         try:
@@ -228,7 +222,7 @@ async def test_the_documents_lines_are_in_the_log(cluster: DevCluster, bare: Wor
         async def is_counted() -> bool:
             return await metric(operator, 'berth_claims{dialect="vitistack",state="Bound"}') == 1.0
 
-        assert await eventually(is_counted, 30)
+        assert await eventually(is_counted, 60)
         assert await metric(operator, "berth_ipam_api_seconds_count") == 2.0
 
 

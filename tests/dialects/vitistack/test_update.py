@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import time
 from typing import Any
 
 import pytest
 from tests.support import metallb
 from tests.support.operator import eventually
-from tests.support.vitistack import World, address_of, of, service
+from tests.support.vitistack import VALUE, World, address_of, of, service
 
 from berth.dialects.vitistack import kinds
 from berth.kube import meta
@@ -33,12 +34,13 @@ async def expires(world: World, address: str, name: str = "my-service") -> None:
 
 async def test_a_label_or_port_change_makes_no_call(world: World) -> None:
     """V-050"""
-    _, address = await settled(world)
-    before = world.history()
+    _, address = await settled(world, annotations={"retention-period-days": "1"})
+    await world.rested()
+    before = await world.calls()
     await world.patch({"metadata": {"labels": {"a": "b"}}})
     now = await world.patch({"spec": {"ports": [{"port": 81, "protocol": "TCP", "targetPort": 100}]}})
     assert address_of(now) == address
-    assert world.history() == before
+    assert await world.calls() == before
 
 
 async def test_terms_are_sent_before_the_update_returns(world: World) -> None:
@@ -61,14 +63,20 @@ async def test_a_bad_retention_is_refused(world: World, days: str) -> None:
     assert meta.annotations(await world.get()) == meta.annotations(made)
 
 
-async def test_another_address_replaces_the_first(world: World) -> None:
-    """V-055"""
-    _, first = await settled(world)
+@pytest.mark.parametrize("days", [0, 3])
+async def test_another_address_replaces_the_first(world: World, days: int) -> None:
+    """V-055: and the first one's retention counts."""
+    _, first = await settled(world, annotations={"retention-period-days": str(days)})
     second = world.free_address()
     now = await world.annotate(addresses=second)
     assert meta.annotations(now)[kinds.METALLB_ADDRESSES] == second
     assert world.api.entries(second)["my-service"].active
     await expires(world, first)
+    entry = world.api.entries(first).get("my-service")
+    if days:
+        assert entry is not None
+        assert entry.expires_at is not None
+        assert round((entry.expires_at / 1000 - time.time()) / (24 * 3600)) == days
 
     async def is_moved() -> bool:
         return not await world.pooled(first) and await world.pooled(f"{second}/32")
@@ -90,9 +98,12 @@ async def test_an_address_of_another_secret_changes_nothing(world: World) -> Non
 
 @pytest.mark.parametrize("value", ["", None])
 async def test_emptied_addresses_come_back(world: World, value: str | None) -> None:
-    """V-057"""
-    _, address = await settled(world)
+    """V-057: and nothing is asked for."""
+    _, address = await settled(world, annotations={"retention-period-days": "1"})
+    await world.rested()
+    before = await world.calls()
     assert address_of(await world.annotate(addresses=value)) == address
+    assert await world.calls() == before
 
 
 async def test_one_of_two_addresses_comes_back(world: World) -> None:
@@ -156,15 +167,19 @@ async def test_a_secret_is_replaced(world: World) -> None:
     """V-062, and back to the default one."""
     _, address = await settled(world)
     await world.secret()
+    default = await world.default_secret()
+    assert await world.opens(address, default)
     await world.annotate(secret="my-secret")
-    assert "secret replaced" in world.history()
+    assert await world.opens(address, VALUE)
+    assert not await world.opens(address, default)
 
     async def is_told() -> bool:
         return "SecretReplaced" in await world.events()
 
     assert await eventually(is_told, 60)
     await world.annotate(secret="default")
-    assert world.history().count("secret replaced") == 2
+    assert await world.opens(address, default)
+    assert not await world.opens(address, VALUE)
     assert world.api.entries(address)["my-service"].active
     await world.delete()
     await expires(world, address)
@@ -194,6 +209,9 @@ async def test_a_half_replaced_secret_is_turned_back(world: World) -> None:
     key = of(first, "allow-local-shared-ip")
     await settled(world, "other", annotations={"addresses": four, "allow-local-shared-ip": key}, port=443)
     assert "multiple services" in await world.not_annotated(secret="my-secret")
+    for address in both.split(","):
+        assert await world.opens(address, await world.default_secret())
+        assert not await world.opens(address, VALUE)
     await world.annotate(retention_period_days="2")
     for address in both.split(","):
         assert world.api.entries(address)["my-service"].retention == 2
@@ -253,12 +271,13 @@ async def test_metallbs_annotations_are_set_back(world: World) -> None:
 
 async def test_spelling_and_order_are_no_change(world: World) -> None:
     """V-070, V-071"""
-    _, both = await settled(world, annotations={"ip-family": "dual"})
+    _, both = await settled(world, annotations={"ip-family": "dual", "retention-period-days": "1"})
     six, four = both.split(",")
-    before = world.history()
+    await world.rested()
+    before = await world.calls()
     await world.annotate(addresses=f"{four.partition('/')[0]} , {six.partition('/')[0]}")
     await world.annotate(addresses=f"{four},{six}")
-    assert world.history() == before
+    assert await world.calls() == before
 
 
 async def test_an_update_in_dry_run_has_no_effect(world: World) -> None:
@@ -287,6 +306,7 @@ async def test_a_service_being_deleted_is_not_held_up(world: World) -> None:
     _, address = await settled(world, finalizers=["example.com/hold"])
     await world.delete()
     await world.patch({"metadata": {"labels": {"still": "here"}}})
+    await world.passed()
     assert world.api.entries(address)["my-service"].active
     world.api.stop()
     try:

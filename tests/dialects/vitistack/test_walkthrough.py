@@ -24,7 +24,7 @@ from tests.support.vitistack import Api, World, address_of, operating, prepared
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 
-pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "walkthrough-vitistack.md"
 EXAMPLES = "examples/vitistack"

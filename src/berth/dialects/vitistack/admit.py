@@ -83,6 +83,7 @@ class Frame:
         seconds = kit.settings.webhook_deadline_seconds
         self._ready = ready
         self._seconds = max(seconds - EARLY_SECONDS, seconds / 2)
+        self._pending_seconds = kit.settings.vitistack_pending_seconds
         self._events = kit.events
         self._metrics = kit.metrics
         self._crowd = crowd
@@ -97,7 +98,10 @@ class Frame:
             except No as no:
                 return self._refused(review, no)
             except TimeoutError:
-                text = f"no answer within {self._seconds:g} s; what was begun is undone, try again"
+                text = (
+                    f"no answer within {self._seconds:g} s; try again, or what was begun is undone "
+                    f"within {self._pending_seconds:g} s"
+                )
                 return self._refused(review, No(text, code=504, reason="Timeout"))
 
         return answered

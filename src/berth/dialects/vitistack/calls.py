@@ -87,7 +87,7 @@ class Calls:
         self._go_on()
 
     async def _send(self) -> None:
-        await self._crowd.gather(GATHER_SECONDS)
+        await self._crowd.gather(GATHER_SECONDS, len(self._waiting))
         group, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
         group = [one for one in group if not one[2].done()]  # given up before its turn came
         try:

@@ -27,6 +27,7 @@ class Crowd:
     def is_here(self) -> bool:
         return self._here >= MANY
 
-    async def gather(self, seconds: float) -> None:
-        if self.is_here:
+    async def gather(self, seconds: float, waiting: int = 0) -> None:
+        """Not for a write that many wait for already."""
+        if self.is_here and waiting < MANY:
             await asyncio.sleep(seconds)

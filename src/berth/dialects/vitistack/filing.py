@@ -243,7 +243,7 @@ class Records:
 
     async def _write_all(self) -> None:
         while self._waiting:
-            await self._crowd.gather(GATHER_SECONDS)
+            await self._crowd.gather(GATHER_SECONDS, len(self._waiting))
             group, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             # Given up before its turn came: nothing was asked for in its name yet.
             group = [(record, written) for record, written in group if not written.done()]

@@ -26,6 +26,7 @@ from berth.net import Address
 from berth.store.secrets import Secret
 
 Object = dict[str, Any]
+NEWS_SECONDS = 600.0  # after its admission; whoever led then may have been too busy to tell
 
 _log = log.get("ipam-operator")
 
@@ -103,6 +104,8 @@ class Holding:
         secrets = await self._parts.secrets_of(found) if found is not None and not found.released else ()
         secrets = secrets or (await self._parts.vault.named(record.secret, record.namespace),)
         if record.kept:
+            # A copy without a record would never be found again; a record without its copy comes here again.
+            await self._parts.records.put(replace(record, confirmed=False))
             await self._parts.vault.keep(record, *secrets)
         await self._parts.records.put(record)
         await self._parts.registrar.confirm(record, secrets)
@@ -146,7 +149,10 @@ class Holding:
         except No:
             return  # gone or unusable: what it was is kept
         kept = await self._parts.vault.kept(found.name)
-        if not kept or kept == (now,) or self._told.get(found.name) == now:
+        if kept == (now,) or self._told.get(found.name) == now:
+            return
+        if not kept:  # whoever wrote the record was cut off before the copy, or somebody deleted it
+            await self._parts.vault.keep(found, now)
             return
         await self._parts.vault.keep(found, now, *kept)
         try:
@@ -163,14 +169,14 @@ class Holding:
 
     async def _first_sight(self, live: Object, found: Record) -> None:
         """Just admitted: the IPAM-API was asked a moment ago. Else we were away: asked again."""
-        fresh = found.until > time.time()
-        if not fresh:
+        now, is_news = time.time(), not self.has_met(found)
+        if found.until <= now:
             await self._parts.registrar.confirm(found, await self._parts.secrets_of(found))
-        if found.until and found.terms.retention_days:
+        if found.until and (found.terms.retention_days or found.retained_until):
             # It came to exist, which matters once it is gone: only then does retention count.
             await self._parts.records.save(replace(found, until=0.0))
         self._is_settled(found)
-        if fresh:
+        if is_news and found.until > now - NEWS_SECONDS:
             recalled = found.retained_until > 0
             self._tell(live, found, "AddressRecalled" if recalled else "AddressAllocated")
 

@@ -38,6 +38,7 @@ NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 NAME_LENGTH, SUFFIX_LENGTH = 63, 5
 ANNOTATION_BYTES = 256 * 1024
 # Of a dry run only the verdict counts.
+TRYING = {"dryRun": "All", "fieldValidation": "Ignore"}  # its fields have been through that already
 BRIEFLY = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 
 _log = log.get("ipam-operator")
@@ -120,7 +121,7 @@ class Mutation:
         path = kinds.SERVICE.path(meta_["namespace"], None if creating else meta_["name"])
         try:
             await self._parts.client.raw(
-                "POST" if creating else "PUT", path, body=body, params={"dryRun": "All"}, headers=BRIEFLY
+                "POST" if creating else "PUT", path, body=body, params=TRYING, headers=BRIEFLY
             )
         except KubeError as error:
             raise words.said_by_server(error) from error

@@ -83,10 +83,12 @@ class Parts:
     async def secrets_of(self, record: Record) -> tuple[Secret, ...]:
         """Everything that may open what the record stands for, the likeliest first."""
         found = await self.vault.kept(record.name) if record.kept else ()
-        if record.secret != kinds.DEFAULT_SECRET:
+        if record.secret != kinds.DEFAULT_SECRET and not record.replaced:
             return found
         default = await self.vault.default_if_there()
-        return (default, *found) if default is not None else found
+        if default is None:
+            return found
+        return (default, *found) if record.secret == kinds.DEFAULT_SECRET else (*found, default)
 
     async def _refuse_peeping(self, name: str, namespace: str, user: User) -> None:
         wanted = {"namespace": namespace, "verb": "get", "resource": "secrets", "name": name}

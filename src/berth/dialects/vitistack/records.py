@@ -10,19 +10,22 @@ name; `filing.py` puts them there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import orjson
 
 from berth.control.mirror import Watched
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.wish import Terms
+from berth.dialects.vitistack.wish import MOST_DAYS, Terms
 from berth.errors import InvalidText
 from berth.leasing.holders import Identity
 from berth.net import Address, parse_address
 
 Object = dict[str, Any]
+DAY_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Record:
     kept: bool = False  # a copy of the secret's value is in our namespace under the record's name
     confirmed: bool = True  # False: the IPAM-API gave no answer yet
     replaced: bool = False  # the secret was changed and the object may not show it yet
+    lived: bool = False  # its Service was there when this was written
     until: float = 0.0  # an admission under way may still store the Service
     retained_until: float = 0.0
     released: bool = False
@@ -53,11 +57,22 @@ class Record:
     def service(self) -> str:
         return f"{self.namespace}/{self.who.service_name}"
 
+    def owed_until(self, now: float) -> float:
+        """How long the address is kept if the Service that asks for it now never comes to exist."""
+        if self.released or (self.until and not self.lived):
+            return self.retained_until
+        return now + self.terms.retention_days * DAY_SECONDS if self.terms.retention_days else 0.0
+
+    def owed(self, now: float) -> Terms:
+        """The same as terms of a release: whole days, never less."""
+        days = ceil((self.retained_until - now) / DAY_SECONDS)
+        return Terms(min(max(0, days), MOST_DAYS), self.terms.deny)
+
     def written(self) -> str:
         return orjson.dumps(self._data()).decode()
 
     def _data(self) -> dict[str, str]:
-        marks = ("kept", "replaced", "released")
+        marks = ("kept", "replaced", "released", "lived")
         return {
             "namespace": self.namespace,
             "service": self.who.service_name,
@@ -79,12 +94,15 @@ class Record:
 
 def parse(obj: Object) -> Iterator[Record]:
     """The records in a ConfigMap. What was edited beyond recognition is left out, and left alone."""
+    place = obj["metadata"]["name"]
     for text in (obj.get("data") or {}).values():
-        if (record := _record(text)) is not None:
-            yield replace(record, place=obj["metadata"]["name"], text=text)
+        if (record := _record(text, place)) is not None:
+            yield record
 
 
-def _record(text: str) -> Record | None:
+@lru_cache(maxsize=8192)
+def _record(text: str, place: str) -> Record | None:
+    """Several listen to each change, and each reads it."""
     try:
         data = orjson.loads(text)
         return Record(
@@ -99,9 +117,12 @@ def _record(text: str) -> Record | None:
             kept=data.get("kept") == "true",
             confirmed=data.get("confirmed") != "false",
             replaced=data.get("replaced") == "true",
+            lived=data.get("lived") == "true",
             until=float(data.get("until", "0")),
             retained_until=float(data.get("retained-until", "0")),
             released=data.get("released") == "true",
+            place=place,
+            text=text,
         )
     except (KeyError, TypeError, ValueError, InvalidText):
         return None

@@ -17,8 +17,19 @@ from berth.net import Address, Family, parse_address
 from berth.store.hosts import canonical
 from berth.store.secrets import Secret
 
+GIVEN = 4096  # addresses to remember
 NOT_HOLDER = "service does not exist"
 NO_MATCH = "no matching address"
+# Upstream's IPAM-API says with status 500 what is the client's fault (H-53): only its words tell.
+REFUSALS = (
+    NO_MATCH,
+    NOT_HOLDER,
+    "no available",
+    "no prefixes found",
+    "not valid for the provided zone",
+    "multiple services registered",
+    "service mismatch",
+)
 
 _log = log.get("ipam-operator")
 
@@ -27,6 +38,7 @@ class Registrar:
     def __init__(self, api: Calls, url: str) -> None:
         self._api = api
         self._url = url.rstrip("/")
+        self._given: dict[tuple[Identity, Address], bool] = {}  # chosen by the IPAM-API, the latest last
 
     async def request(self, who: Identity, wish: Wish, family: Family, secret: Secret) -> Address:
         """An address for a while, until it is confirmed: the one the Service has, or the next free."""
@@ -36,9 +48,19 @@ class Registrar:
         ask = Ask(who, wish.zone, word, secret, "", terms.retention_days, terms.deny)
         text = await self._api.register(ask, pending=True)
         try:
-            return parse_address(canonical(text)[1])
+            address = parse_address(canonical(text)[1])
         except (ValueError, InvalidText):
             raise ApiRefused(502, "fail to decode response: it has no address") from None
+        self._given[who, address] = True
+        if len(self._given) > GIVEN:
+            del self._given[next(iter(self._given))]
+        return address
+
+    def has_just_given(self, record: Record) -> bool:
+        """Whether this process asked for it in the Service's name: then a refusal is not to be expected.
+        Asked once.
+        """
+        return self._given.pop((record.who, record.address), False)
 
     async def reserve(self, record: Record, secret: Secret) -> None:
         """A certain address, for a while."""
@@ -107,7 +129,8 @@ def _is_no_match(no: ApiRefused) -> bool:
 def is_down(error: ApiError) -> bool:
     """No answer, or one that says: not now. Whether the address was free is another matter."""
     if isinstance(error, ApiRefused):
-        return error.status >= 500 and error.why != "PoolExhausted" and "no available" not in error.message
+        is_refusal = error.why == "PoolExhausted" or any(text in error.message for text in REFUSALS)
+        return error.status >= 500 and not is_refusal
     return isinstance(error, ApiDown)
 
 

@@ -18,13 +18,13 @@ from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.holding import Holding
 from berth.dialects.vitistack.inventory import Inventories
 from berth.dialects.vitistack.parts import Parts
-from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.records import DAY_SECONDS, Record
 from berth.dialects.vitistack.wish import Terms, host
 from berth.errors import NotFound
 from berth.kube import meta
+from berth.store.secrets import Secret
 
 Object = dict[str, Any]
-DAY_SECONDS = 24 * 3600.0
 NO_SECRET_SECONDS = 60.0
 UNHEARD_SECONDS, BRAKED_SECONDS, STRANGE_SECONDS = 0.5, 5.0, 3600.0
 
@@ -58,20 +58,16 @@ class Releasing:
                 return record.retained_until - now
             await self._parts.records.drop(record)
             return 0.0
-        existed = self._holding.has_met(record) or not record.until
+        existed = self._holding.has_met(record) or record.lived or not record.until
         if not existed and record.until > now:
             return record.until - now
         if wait := await self._restrained(record):
             return wait
         if await self._is_listed(record):
             return 0.1
-        if not existed and record.retained_until > now:
-            # A refused request had recalled it: what is retained stays retained, as if never asked for.
-            await self._parts.records.save(replace(record, released=True, until=0.0))
-            return record.retained_until - now
         self._going.add(record.name)
         try:
-            return await self._release(record, record.terms if existed else Terms(0, record.terms.deny))
+            return await (self._release_used(record) if existed else self._release_unused(record))
         finally:
             self._going.discard(record.name)
 
@@ -98,25 +94,44 @@ class Releasing:
             live
         )
 
-    async def _release(self, record: Record, terms: Terms) -> float:
+    async def _release_used(self, record: Record) -> float:
         secrets = await self._parts.secrets_of(record)
         if not secrets:
-            self._tell(record, "Warning", "ReleasePending", "the secret it was registered with is gone")
-            return NO_SECRET_SECONDS
-        await self._parts.registrar.release(replace(record, terms=terms), secrets)
+            return self._without_secret(record)
+        days = record.terms.retention_days
+        await self._release(record, record.terms, secrets)
+        await self._close(record, time.time() + days * DAY_SECONDS if days else 0.0)
+        kept = f", kept for {days} days" if days else ""
+        self._tell(record, "Normal", "AddressReleased", f"{host(record.address)} in zone {record.zone}{kept}")
+        return days * DAY_SECONDS
+
+    async def _release_unused(self, record: Record) -> float:
+        """Its Service never came to exist. If it had recalled what an earlier one left, that stays retained
+        as if never asked for. Without the copy of a user's secret nothing was confirmed yet.
+        """
+        secrets = await self._parts.secrets_of(record)
+        if not secrets and not record.kept:
+            return self._without_secret(record)
+        now = time.time()
+        terms = record.owed(now)
+        await self._release(record, terms, secrets)
+        await self._close(record, record.retained_until if terms.retention_days else 0.0)
+        return max(0.0, record.retained_until - now)
+
+    async def _release(self, record: Record, terms: Terms, secrets: tuple[Secret, ...]) -> None:
+        if secrets:
+            await self._parts.registrar.release(replace(record, terms=terms), secrets)
         if not self._is_needed(record):
             await self._parts.pools.remove(record.zone, record.address, lambda: self._is_needed(record))
-        await self._close(record, terms)
-        kept = f", kept for {terms.retention_days} days" if terms.retention_days else ""
-        self._tell(record, "Normal", "AddressReleased", f"{host(record.address)} in zone {record.zone}{kept}")
-        return terms.retention_days * DAY_SECONDS
 
-    async def _close(self, record: Record, terms: Terms) -> None:
-        if terms.retention_days:
-            ends = time.time() + terms.retention_days * DAY_SECONDS
-            await self._parts.records.save(
-                replace(record, released=True, kept=False, retained_until=ends, until=0.0)
-            )
+    def _without_secret(self, record: Record) -> float:
+        self._tell(record, "Warning", "ReleasePending", "the secret it was registered with is gone")
+        return NO_SECRET_SECONDS
+
+    async def _close(self, record: Record, retained_until: float) -> None:
+        if retained_until:
+            left = replace(record, released=True, kept=False, lived=False, until=0.0)
+            await self._parts.records.save(replace(left, retained_until=retained_until))
         else:
             await self._parts.records.drop(record)
         if record.kept:

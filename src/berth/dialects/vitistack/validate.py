@@ -3,6 +3,7 @@
     record ─► confirm, replace the secret or send the new terms ─► pool
 
 A record is written before each call, so that whatever happens next the controller knows what to undo. The
+pool of an address that our mutating webhook asked for is written while it is being confirmed. The
 first failure undoes, backwards, what this request did; what it cannot undo now (no answer) it leaves to the
 controller. Addresses that leave the list are not touched here: they are released when the stored object
 no longer lists them.
@@ -10,6 +11,7 @@ no longer lists them.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -103,14 +105,13 @@ class Validation:
         who = await self._parts.places.identity(review.namespace, name)
         until = time.time() + self._parts.settings.vitistack_pending_seconds
         case = Case(new, asked, who, review.user, before, until)
-        neighbours.refuse_strangers(new, asked, who.namespace_id, self._parts.neighbours, self._parts.records)
+        self._refuse_strangers(case)
         case.warnings = neighbours.warnings(new, asked, self._parts.neighbours)
         return case
 
     async def _confirmed(self, case: Case) -> None:
         try:
-            for address in case.asked.addresses:
-                await self._settle(case, address)
+            await _all(*(self._settle(case, address) for address in case.asked.addresses))
             await self._parts.pools.add(case.asked.zone, case.asked.addresses)
         except KubeError as error:
             await self._undo(case)
@@ -118,6 +119,11 @@ class Validation:
         except No:
             await self._undo(case)
             raise
+
+    def _refuse_strangers(self, case: Case) -> None:
+        neighbours.refuse_strangers(
+            case.service, case.asked, case.who.namespace_id, self._parts.neighbours, self._parts.records
+        )
 
     async def _settle(self, case: Case, address: Address) -> None:
         kept = address in wish.listed(case.before) and case.before.get(kinds.ZONE) == case.asked.zone
@@ -133,13 +139,23 @@ class Validation:
     async def _join(self, case: Case, record: Record) -> None:
         secret = await self._parts.secret_for(record.secret, record.namespace, case.user)
         seen = self._parts.records.seen(record.name)
-        if seen is not None and seen.released:
-            record = replace(record, retained_until=seen.retained_until)
-        if record.kept:
-            olds = await self._parts.vault.kept(record.name) if seen is not None and seen.kept else ()
-            await self._parts.vault.keep(record, secret, *olds)
+        if seen is not None:
+            record = replace(record, retained_until=seen.owed_until(time.time()))
+        olds = await self._parts.vault.kept(record.name) if seen is not None and seen.kept else ()
         before = await self._parts.records.put(record)
-        case.done.append(lambda: self._leave(record, before, secret))
+        given = self._parts.registrar.has_just_given(record)
+        case.done.append(lambda: self._leave(record, before, secret, pooled=given))
+        if record.kept:
+            await self._parts.vault.keep(record, secret, *olds)
+        # Another namespace may have named it at the same moment: now each can see the other's record.
+        self._refuse_strangers(case)
+        confirming = self._confirm(case, record, secret)
+        if given:
+            await _all(confirming, self._parts.pools.add(record.zone, (record.address,)))
+        else:
+            await confirming
+
+    async def _confirm(self, case: Case, record: Record, secret: Secret) -> None:
         try:
             await self._parts.registrar.confirm(record, (secret,))
         except ApiError as error:
@@ -151,16 +167,41 @@ class Validation:
         ip = str(record.address)
         _log.info("Validate IP-address succeeded!", name=case.name, namespace=case.namespace, ip=ip)
 
-    async def _leave(self, record: Record, before: Record | None, secret: Secret) -> None:
-        if before is not None:
-            await self._parts.records.put(before)
+    async def _leave(self, record: Record, before: Record | None, secret: Secret, *, pooled: bool) -> None:
+        """First at the IPAM-API: as long as it is not certain there, our record tells the controller."""
+        if before is not None and not before.released:
+            await self._turn_back(record, before)
             return
-        await self._parts.registrar.give_back(record, secret)
+        if before is None:
+            await self._parts.registrar.give_back(record, secret)
+        else:
+            # It is active now if it was confirmed: what is left of its retention begins again.
+            terms = before.owed(time.time())
+            await self._parts.registrar.release(replace(record, terms=terms), (secret,))
         stored = self._parts.records.seen(record.name)
-        if stored is not None and stored.uid == record.uid:
+        if stored is None or stored.uid != record.uid:
+            return
+        if pooled and not self._parts.pools.missing(record.zone, (record.address,)):
+            return  # it is in the pool meanwhile, and only the controller takes entries away
+        if before is None:
             await self._parts.records.drop(stored)
-            if record.kept:
-                await self._parts.vault.forget(record)
+        else:
+            await self._parts.records.put(before)
+        if record.kept:
+            await self._parts.vault.forget(record)
+
+    async def _turn_back(self, record: Record, before: Record) -> None:
+        """To a Service that went a moment ago, or that comes at the same time: the entry is its again."""
+        if before.uid != record.uid:
+            secrets = await self._parts.secrets_of(before)
+            await self._parts.registrar.confirm(before, secrets)
+            if before.kept and secrets:
+                await self._parts.vault.keep(before, *secrets)
+        # Otherwise than it was: the controller may be releasing it just now, and must not take that for done.
+        lived, until = before.lived or not before.until, max(before.until, time.time())
+        await self._parts.records.put(replace(before, lived=lived, until=until))
+        if record.kept and not before.kept:
+            await self._parts.vault.forget(record)
 
     # Another secret for an address that stays
 
@@ -172,10 +213,10 @@ class Validation:
             return
         # Several: a replacement was cut short, and which of them counts there is not known.
         old = next(one for one in olds if one != new)
-        record = replace(record, kept=True, replaced=True)
-        await self._parts.vault.keep(record, new, *olds)
+        record = replace(record, kept=True, replaced=True, lived=True)
         back = await self._parts.records.put(record) or _as_before(record, case.before)
         case.done.append(lambda: self._rekey_back(back, (new, old)))
+        await self._parts.vault.keep(record, new, *olds)
         try:
             await self._parts.registrar.replace(record, olds, new)
         except ApiError as error:
@@ -206,9 +247,9 @@ class Validation:
         if prior is not None:
             # The API server may ask twice about one update: then a replacement is under way already.
             record = replace(record, kept=prior.kept, replaced=prior.replaced)
+        before = await self._parts.records.put(replace(record, lived=True))
         if prior is None and record.kept:
             await self._parts.vault.keep(record, secrets[0])
-        before = await self._parts.records.put(record)
         if wish.terms_or_none(case.before) == record.terms and before is not None:
             return
         case.done.append(lambda: self._amend_back(before, secrets))
@@ -237,6 +278,13 @@ class Validation:
         if is_down(error):
             return No(message, code=503, reason="ServiceUnavailable")
         return No(message)
+
+
+async def _all(*work: Awaitable[None]) -> None:
+    """Side by side; all of them are over before the first failure is told, so that it can be undone."""
+    for found in await asyncio.gather(*work, return_exceptions=True):
+        if found is not None:
+            raise found
 
 
 def _as_before(record: Record, before: dict[str, str]) -> Record:
