@@ -13,6 +13,7 @@ import os
 import signal
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
@@ -175,13 +176,18 @@ async def _measure(cluster: DevCluster, client: Client, scenario: Scenario, n: i
     }
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorProcess:
     process: asyncio.subprocess.Process
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
     def rss_mb(self) -> float:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
@@ -192,41 +198,33 @@ class OperatorProcess:
 
 @asynccontextmanager
 async def running_operator(cluster: DevCluster, dialect: str, *flags: str) -> AsyncIterator[OperatorProcess]:
-    """`berth operator` as its own process; yields when it serves, ends it by its id."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "berth.cli.main", "operator", "--dialects", dialect),
-        *("--kubeconfig", str(cluster.kubeconfig), *flags),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    said = asyncio.create_task(_serving(process))
-    try:
-        async with asyncio.timeout(READY_SECONDS):
-            await asyncio.shield(said)
-        drain = asyncio.create_task(_drain(process))
-        yield OperatorProcess(process)
-        drain.cancel()
-    finally:
-        said.cancel()
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-            await process.wait()
+    """`berth operator` as its own process; yields when it serves, ends it by its id. It logs to a file: to
+    read its lines would cost the load's own loop.
+    """
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as folder:
+        log = Path(folder) / "operator.log"
+        with log.open("wb") as said:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "berth.cli.main", "operator", "--dialects", dialect),
+                *("--kubeconfig", str(cluster.kubeconfig), *flags),
+                stderr=said,
+            )
+        try:
+            await _serving(process, log)
+            yield OperatorProcess(process)
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+                await process.wait()
 
 
-async def _serving(process: asyncio.subprocess.Process) -> None:
-    assert process.stderr is not None
-    lines = []
-    async for line in process.stderr:
-        lines.append(line.decode(errors="replace"))
-        if b"\tserving\t" in line:
-            return
-    raise RuntimeError("the operator did not start:\n" + "".join(lines[-20:]))
-
-
-async def _drain(process: asyncio.subprocess.Process) -> None:
-    assert process.stderr is not None
-    async for _ in process.stderr:
-        pass
+async def _serving(process: asyncio.subprocess.Process, log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while "\tserving\t" not in (said := await asyncio.to_thread(log.read_text, errors="replace")):
+        if process.returncode is not None or time.monotonic() > deadline:
+            raise RuntimeError("the operator did not start:\n" + "\n".join(said.splitlines()[-20:]))
+        await asyncio.sleep(0.05)
 
 
 async def fresh_namespace(client: Client, scenario: Scenario) -> str:

@@ -2,13 +2,16 @@
 
 Each Service costs an inner dry run, two reviews, and its share of the IPAM-API's calls (SQLite), of a record
 and of a pool write. The two rates are taken in turn, each with no other Services in the cluster: the API
-server itself gets slower with each one it has. Latencies are the API server's own: its histogram of each
-webhook, read before and after.
+server itself gets slower with each one it has. CPU is counted while Services are created, not while they go
+again: `cpu_ms` is milliseconds a Service for each process with webhooks, `busy` the share of all cores that
+these processes had together (near 1: the machine is the limit, else they wait for each other). Latencies are
+the API server's own: its histogram of each webhook, read before and after.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import socket
@@ -18,10 +21,18 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from berth.bench.cluster import IN_FLIGHT, OperatorProcess, bench_cluster, collect, running_operator
+from berth.bench.cluster import (
+    IN_FLIGHT,
+    OperatorProcess,
+    bench_cluster,
+    collect,
+    cpu_seconds,
+    running_operator,
+)
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.kube.client import Client
@@ -37,6 +48,23 @@ BUCKET = re.compile(
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The processes that share it, by name."""
+
+    pids: dict[str, int]
+
+    def cpu(self) -> dict[str, float]:
+        return {name: cpu_seconds(pid) for name, pid in self.pids.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    per_s: float
+    cpu_ms: dict[str, float]  # a Service
+    busy: float
+
+
 def run(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
     return collect(_run(sizes))
 
@@ -45,46 +73,55 @@ async def _run(sizes: tuple[int, ...]) -> AsyncIterator[Object]:
     async with bench_cluster((_pool_crd(),)) as (cluster, client):
         await _prepare(client)
         with tempfile.TemporaryDirectory(prefix="berth-bench-") as folder:
-            async with _api(Path(folder)) as url:
+            async with _api(Path(folder)) as (url, api):
+                plane = {"kube-apiserver": cluster.apiserver.pid, "etcd": cluster.etcd.pid}
+                pids = {name: pid for name, pid in plane.items() if pid is not None}
+                machine = Machine({**pids, "ipam-api": api, "load": os.getpid()})
                 for n in sizes:
-                    yield await _measure(cluster, client, url, n)
+                    yield await _measure(cluster, client, (url, machine), n)
                 yield await _plainly(client)
                 async with _served(cluster, url):
                     async for line in _steady(client):
                         yield line
 
 
-async def _measure(cluster: DevCluster, client: Client, url: str, n: int) -> Object:
-    rates, tops, costs, memory = [], [], [], 0.0
-    for _ in range(ROUNDS if n < 1000 else ROUNDS - 1):
-        tops.append(await _flood(client, n))
+async def _measure(cluster: DevCluster, client: Client, there: tuple[str, Machine], n: int) -> Object:
+    rates, tops, floods, memory = [], [], [], 0.0
+    url, machine = there
+    for _ in range(ROUNDS):
+        tops.append((await _flood(client, machine, n)).per_s)
         async with _served(cluster, url) as operator:
-            await _flood(client, 20)  # connections made, code paths warm
-            before = operator.cpu_seconds()
-            rates.append(await _flood(client, n))
-            costs.append((operator.cpu_seconds() - before) / n * 1000)
+            served = Machine({**machine.pids, "operator": operator.process.pid})
+            await _flood(client, served, 20)  # connections made, code paths warm
+            floods.append(await _flood(client, served, n))
+            rates.append(floods[-1].per_s)
             memory = max(memory, operator.rss_mb())
+    costs = {name: statistics.median(one.cpu_ms[name] for one in floods) for name in floods[0].cpu_ms}
     return {
         "bench": "vitistack",
         "n": n,
         "per_s": round(statistics.median(rates), 1),
         "ceiling_per_s": round(statistics.median(tops), 1),
         "ratio": round(statistics.median(r / t for r, t in zip(rates, tops, strict=True)), 3),
-        "cpu_s_per_1000": round(statistics.median(costs), 2),
+        "cpu_s_per_1000": round(costs["operator"], 2),
+        "cpu_ms": {name: round(cost, 2) for name, cost in costs.items()},
+        "busy": round(statistics.median(one.busy for one in floods), 2),
         "rss_mb": round(memory, 1),
         "rounds": len(rates),
     }
 
 
-async def _flood(client: Client, n: int) -> float:
-    """Services a second as fast as the server takes them; none of them is left when it returns."""
+async def _flood(client: Client, machine: Machine, n: int) -> Flood:
+    """Services as fast as the server takes them; none of them is left when it returns."""
     namespace = await _namespace(client)
-    started = time.perf_counter()
+    started, before = time.perf_counter(), machine.cpu()
     await _each(n, lambda number: client.create(kinds.SERVICE, _service(number), namespace))
     seconds = time.perf_counter() - started
+    used = {name: now - before[name] for name, now in machine.cpu().items()}
     await _each(n, lambda number: client.delete(kinds.SERVICE, f"web-{number}", namespace))
     await _released(client)
-    return n / seconds
+    busy = sum(used.values()) / seconds / (os.cpu_count() or 1)
+    return Flood(n / seconds, {name: spent / n * 1000 for name, spent in used.items()}, busy)
 
 
 async def _each(n: int, act: Callable[[int], Awaitable[object]]) -> None:
@@ -139,7 +176,7 @@ async def _paced(client: Client) -> list[float]:
 
 
 async def _steady(client: Client) -> AsyncIterator[Object]:
-    await _flood(client, 20)  # connections made, code paths warm
+    await _flood(client, Machine({}), 20)  # connections made, code paths warm
     before = await _histograms(client)
     await _paced(client)
     after = await _histograms(client)
@@ -155,7 +192,7 @@ async def _steady(client: Client) -> AsyncIterator[Object]:
 
 
 async def _histograms(client: Client) -> dict[str, dict[float, float]]:
-    """Cumulative counts by upper edge in seconds, dry runs included: they are ours to answer, too."""
+    """Cumulative counts by upper edge in seconds. Dry runs are not among them: they never reach us."""
     found: dict[str, dict[float, float]] = {name: {} for name in WEBHOOKS}
     for match in BUCKET.finditer(str(await client.raw("GET", "/metrics"))):
         labels = dict(LABEL.findall(match.group(1)))
@@ -188,8 +225,8 @@ async def _served(cluster: DevCluster, url: str) -> AsyncIterator[OperatorProces
 
 
 @asynccontextmanager
-async def _api(folder: Path) -> AsyncIterator[str]:
-    """`berth api` as a process of its own, on SQLite."""
+async def _api(folder: Path) -> AsyncIterator[tuple[str, int]]:
+    """`berth api` as a process of its own, on SQLite: its address and its process id."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "berth.cli.main", "api", "--listen", "127.0.0.1:0"),
@@ -201,7 +238,7 @@ async def _api(folder: Path) -> AsyncIterator[str]:
         line = (await process.stdout.readline()).decode()
         if "listening on" not in line:
             raise RuntimeError("the IPAM-API did not start")
-        yield line.split()[-1]
+        yield line.split()[-1], process.pid
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
