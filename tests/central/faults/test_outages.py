@@ -51,11 +51,14 @@ async def test_t14_cut_lines_and_refusals_never_make_a_second_address(
         async with spoiling(port, 0.3, seed=seed) as (spoiler, spoiled_port):
             async with ApiClient(Access(f"http://127.0.0.1:{spoiled_port}/v2")) as client:
                 names = [f"s{number % 500}" for number in range(2000 * times)]
+                told: dict[str, str] = {}
                 for first in range(0, len(names), 50):
-                    await asyncio.gather(
-                        *(until_answered(client, asked(name)) for name in names[first : first + 50])
-                    )
+                    some = names[first : first + 50]
+                    answers = await asyncio.gather(*(until_answered(client, asked(name)) for name in some))
+                    for name, address in zip(some, answers, strict=True):
+                        assert told.setdefault(name, address) == address, f"I5: {name} was told another"
             assert spoiler.spoiled > 100
+        assert len(set(told.values())) == 500, "I1: one address, two holders"
         assert len(await world.stored()) == 500
     tried(len(names))
 
