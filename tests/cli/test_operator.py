@@ -82,12 +82,12 @@ async def server() -> AsyncIterator[Server]:
     """An API server that tells its version and serves nothing."""
 
     async def reply(line: Line) -> None:
-        version = server.asked[-1].path == "/version"
+        version = running.asked[-1].path == "/version"
         await (answer(200, {"gitVersion": "v1.34.4"}) if version else refusal(404, "NotFound"))(line)
 
-    async with scripted() as server:
-        server.script = [reply] * 1000
-        yield server
+    async with scripted() as running:
+        running.script = [reply] * 1000
+        yield running
 
 
 async def test_no_cluster_at_all(terminal: Terminal) -> None:

@@ -105,7 +105,7 @@ def test_what_the_server_refuses_comes_back_after_growing_pauses(error: Exceptio
 
 def test_success_makes_the_next_failure_a_first_one() -> None:
     async def story(desk: Desk) -> None:
-        desk.answers[A] = [Unreachable("cut")] * 5 + [DONE, Unreachable("cut")]
+        desk.answers[A] = [*[Unreachable("cut")] * 5, DONE, Unreachable("cut")]
         desk.controller.add(A)
         await asyncio.sleep(100)
         desk.controller.add(A)

@@ -19,9 +19,10 @@ from berth.dialects.metal3.crds import crds
 from berth.kube.client import Client
 
 Object = dict[str, Any]
-# Every request but watches, which stay open, and the health checks of the server itself.
+# Every request about what the operator serves, and its Events; but watches, which stay open, and what the API
+# server asks of itself (its own lease, the addresses of Services).
 COUNTED = re.compile(
-    r'^apiserver_request_total\{[^}]*resource="(ip[a-z]+|events|leases)"'
+    r'^apiserver_request_total\{[^}]*(?:group="ipam\.[a-z0-9.-]+"|resource="events")'
     r'[^}]*verb="(?!WATCH)[A-Z]+"[^}]*\} (\S+)',
     re.M,
 )
@@ -76,7 +77,7 @@ async def _quiet(operator: OperatorProcess) -> float:
 async def _requests(client: Client) -> int:
     page = await client.raw("GET", "/metrics")
     text = page if isinstance(page, str) else bytes(page).decode()
-    return int(sum(float(match.group(2)) for match in COUNTED.finditer(text)))
+    return int(sum(float(match.group(1)) for match in COUNTED.finditer(text)))
 
 
 if __name__ == "__main__":
