@@ -273,6 +273,18 @@ def test_alerts_are_about_series_that_exist(chart: Path) -> None:
     assert bare <= families
 
 
+@pytest.mark.parametrize("chart", [OPERATOR, API], ids=lambda chart: chart.name)
+def test_alerts_choose_by_labels_that_their_series_have(chart: Path) -> None:
+    metrics = Metrics() if chart == OPERATOR else ApiMetrics()
+    there = metrics.registry._names_to_collectors
+    text = (chart / "files" / "alerts.yaml").read_text()
+    chosen = re.findall(r"\b(berth_\w+)\{([^}]*)\}", text)
+    assert chosen
+    for name, selector in chosen:
+        labels = {*re.findall(r"(\w+)\s*[=!]", selector)} - {"le"}
+        assert labels <= {*getattr(there[name], "_labelnames", ())}, f"{name}{{{selector}}}"
+
+
 def test_the_operations_page_says_what_to_do_about_every_alert() -> None:
     page = (CHARTS.parents[1] / "docs" / "operations.md").read_text()
     for chart in (OPERATOR, API):
