@@ -5,6 +5,7 @@ without harm.
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import struct
 from pathlib import Path
@@ -97,10 +98,33 @@ def exported(address: str = "83.118.168.10/32", oid: bytes = bytes(range(12)), z
     return json.dumps(line) + "\n"
 
 
-@pytest.mark.parametrize("form", ["bson", "json"])
+def archive() -> bytes:
+    """As `mongodump --archive` writes it, with another collection's portion before and after ours."""
+    mark = b"\xff" * 4
+
+    def portion(collection: str, ends: bool, *documents: bytes) -> bytes:
+        names = (element(2, "db", text("ipam")), element(2, "collection", text(collection)))
+        end = (element(8, "EOF", bytes([ends])), element(0x12, "CRC", struct.pack("<q", 0)))
+        return document(*names, *end) + b"".join(documents) + mark
+
+    prelude = document(element(0x10, "concurrent_collections", struct.pack("<i", 4)))
+    about = document(element(2, "collection", text("addresses")), element(2, "metadata", text("{}")))
+    other = document(element(0x13, "a type we do not read", bytes(16)))
+    return (
+        b"\x6d\xe2\x99\x81" + prelude + about + mark
+        + portion("others", False, other) + portion("addresses", False, dump())
+        + portion("others", True) + portion("addresses", True)
+    )  # fmt: skip
+
+
+FORMS = {"bson": dump, "json": lambda: exported().encode(), "archive": archive}
+
+
+@pytest.mark.parametrize("form", ["bson", "json", "archive", "archive.gz", "bson.gz"])
 async def test_a_dump_is_taken_over_and_can_be_run_again(engine: Engine, tmp_path: Path, form: str) -> None:
     file = tmp_path / f"addresses.{form}"
-    file.write_bytes(dump() if form == "bson" else exported().encode())
+    data = FORMS[form.removesuffix(".gz")]()
+    file.write_bytes(gzip.compress(data) if form.endswith(".gz") else data)
     key = mongo.UpstreamKey(KEY, START)
     done = await import_records(engine, mongo.Dump(file, key, PEPPER, 1).records())
     assert (done.added, done.conflicts) == (1, [])
@@ -160,13 +184,16 @@ def test_a_wrong_key_is_told_without_showing_anything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("length", range(1, 60, 7))
 def test_a_cut_dump_is_refused(tmp_path: Path, length: int) -> None:
     file = tmp_path / "addresses.bson"
-    file.write_bytes(dump()[:-length])
-    with pytest.raises(UserError, match="no BSON dump"):
-        list(mongo.Dump(file, mongo.UpstreamKey(KEY, START), PEPPER, 1).records())
+    for data in (dump(), archive(), gzip.compress(dump())):
+        file.write_bytes(data[:-length])
+        with pytest.raises(UserError, match=r"no BSON dump|cannot be read"):
+            list(mongo.Dump(file, mongo.UpstreamKey(KEY, START), PEPPER, 1).records())
 
 
 @given(st.binary(max_size=300))
 def test_garbage_is_refused_and_never_breaks_the_reader(raw: bytes) -> None:
+    with pytest.raises(bson.BadBson):
+        list(bson.archived(bson.ARCHIVE + raw, "addresses"))
     try:
         list(bson.documents(raw))
     except bson.BadBson:

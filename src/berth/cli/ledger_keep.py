@@ -83,7 +83,9 @@ def import_lines(
 @app.command("import-mongo")
 def import_mongo(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(help="addresses.bson, or JSON lines of mongoexport.")],
+    source: Annotated[
+        str, typer.Argument(help="A mongodump or its archive, or JSON lines of mongoexport; .gz too.")
+    ],
     key_file: Annotated[
         Path | None, typer.Option(help="Upstream's encryption file: JSON with enc_key and enc_iv.")
     ] = None,

@@ -1,5 +1,6 @@
-"""A small reader of BSON, as `mongodump` writes it: documents one after the other. Only the types that
-upstream's records have; anything else is refused by name rather than guessed.
+"""A small reader of BSON, as `mongodump` writes it: documents one after the other, or its archive, where
+portions of several collections follow each other. Only the types that upstream's records have; anything
+else is refused by name rather than guessed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+ARCHIVE = b"\x6d\xe2\x99\x81"  # how mongodump's archive begins
+MARK = b"\xff\xff\xff\xff"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -23,10 +26,40 @@ def documents(data: bytes) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _document(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+def archived(data: bytes, collection: str) -> Iterator[dict[str, Any]]:
+    """The documents of one collection: magic, a prelude up to a mark, then portions, each with a header that
+    names its collection, and up to a mark.
+    """
+    at = len(ARCHIVE)
+    while not data.startswith(MARK, at):
+        at = _after(data, at)
+    at, complete = at + len(MARK), False
+    while at < len(data):
+        header, at = _document(data, at)
+        wanted = header.get("collection") == collection
+        complete = complete or (wanted and bool(header.get("EOF")))
+        while not data.startswith(MARK, at):
+            if wanted:
+                document, at = _document(data, at)
+                yield document
+            else:
+                at = _after(data, at)
+        at += len(MARK)
+    if not complete:
+        raise BadBson(f"the archive does not have all of the collection {collection!r}")
+
+
+def _after(data: bytes, at: int) -> int:
+    """Where the document that begins here ends."""
     (size,) = _unpack("<i", data, at)
-    end = at + size
-    if size < 5 or end > len(data) or data[end - 1] != 0:
+    if size < 5 or at + size > len(data):
+        raise BadBson(f"a document at byte {at} is cut off")
+    return int(at + size)
+
+
+def _document(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+    end = _after(data, at)
+    if data[end - 1] != 0:
         raise BadBson(f"a document at byte {at} is cut off")
     found: dict[str, Any] = {}
     at += 4

@@ -1,11 +1,13 @@
-"""Upstream's MongoDB records into ours: a plain BSON dump of the collection `addresses`, or JSON lines
-as `mongoexport` writes them. The secrets are opened once, with upstream's key and start value, and
-sealed as ours.
+"""Upstream's MongoDB records into ours: a BSON dump of the collection `addresses`, an archive that has it
+(upstream's `mongo-backup` makes one), or JSON lines as `mongoexport` writes them; each plain or gzipped.
+The secrets are opened once, with upstream's key and start value, and sealed as ours.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,6 +28,8 @@ from berth.store.rows import AddressRow, HolderRow
 from berth.store.secrets import Pepper, Seal, Secret
 from berth.store.snapshot import identity_of, text
 from berth.store.wishes import pool_key
+
+GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,10 @@ class Dump:
 
     def _documents(self) -> Iterator[Mapping[str, Any]]:
         try:
-            yield from _documents(self.path.read_bytes())
-        except OSError as cause:
-            raise UserError(f"{self.path} cannot be read: {cause.strerror}.") from cause
+            data = self.path.read_bytes()
+            yield from _documents(gzip.decompress(data) if data.startswith(GZIP) else data)
+        except (OSError, EOFError, zlib.error) as cause:
+            raise UserError(f"{self.path} cannot be read: {cause}.") from cause
         except bson.BadBson as cause:
             raise UserError(f"{self.path} is no BSON dump: {cause}.") from cause
         except ValueError as cause:
@@ -99,6 +104,8 @@ def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
         text = data.strip()
         listed = orjson.loads(text) if text.startswith(b"[") else map(orjson.loads, text.splitlines())
         yield from (_plain(document) for document in listed)
+    elif data.startswith(bson.ARCHIVE):
+        yield from bson.archived(data, "addresses")
     else:
         yield from bson.documents(data)
 
