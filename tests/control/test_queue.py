@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from tests.support.virtual import run
 
 from berth.control.queue import Backoff, Queue
 
@@ -229,3 +230,39 @@ def test_two_thousand_random_interleavings_lose_nothing_and_double_nothing(batch
         world.drain()
         assert not world.owed, f"seed {seed} lost {world.owed}"
         assert len(world.queue) == 0
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_a_consumer_that_is_cancelled_again_and_again_loses_nothing(batch: int) -> None:
+    """The asynchronous door on fake time: no wake-up is missed, whatever moment it comes."""
+
+    async def story(draw: random.Random) -> None:
+        queue: Queue[str] = Queue(asyncio.get_running_loop().time, draw=draw.random)
+        owed: set[str] = set()
+
+        async def produce() -> None:
+            for _ in range(60):
+                key = draw.choice("abcdef")
+                queue.add(key, draw.choice((0.0, 0.0, 0.5, 2.0)))
+                owed.add(key)
+                await asyncio.sleep(draw.choice((0.0, 0.0, 0.3, 1.0)))
+
+        async def consume() -> None:
+            while owed or not producing.done():
+                try:
+                    async with asyncio.timeout(draw.choice((0.0, 0.2, 0.5, 5.0))):
+                        key = await queue.get()
+                except TimeoutError:
+                    continue
+                owed.discard(key)
+                await asyncio.sleep(draw.choice((0.0, 0.1)))
+                queue.done(key)
+
+        producing = asyncio.create_task(produce())
+        async with asyncio.timeout(1000):
+            await consume()
+        assert len(queue) == 0
+        assert not queue.working
+
+    for seed in range(batch * 25, batch * 25 + 25):
+        run(story(random.Random(seed)))

@@ -209,12 +209,13 @@ class EngineMachine(RuleBasedStateMachine):
         if all(lease.block != block for lease in self.naive.leases):
             assert not self.space.release(block)
 
-    @rule(data=st.data(), in_place=st.booleans())
-    def edit_pool(self, data: st.DataObject, in_place: bool) -> None:
-        pool = data.draw(pools(self.bases, self.strategy))
+    @rule(data=st.data(), in_place=st.booleans(), strategy=st.sampled_from(list(Strategy)))
+    def edit_pool(self, data: st.DataObject, in_place: bool, strategy: Strategy) -> None:
         unknown = [lease for lease in self.naive.leases if lease.holder == SOMEONE]
         if any(len(self.naive.overlapping(lease.block)) > 1 for lease in unknown):
             return  # all leases are adopted again: those who are known may show who someone was
+        self.strategy = strategy
+        pool = data.draw(pools(self.bases, strategy))
         if in_place:
             self.space.edit(pool)
         else:
@@ -279,10 +280,10 @@ class RoundRobinMachine(EngineMachine):
 
 
 TestFirst = FirstMachine.TestCase
-TestFirst.settings = budget(25, steps=25)
+TestFirst.settings = budget(50, steps=25)
 TestRandom = RandomMachine.TestCase
-TestRandom.settings = budget(25, steps=25)
+TestRandom.settings = budget(50, steps=25)
 TestBestFit = BestFitMachine.TestCase
-TestBestFit.settings = budget(25, steps=25)
+TestBestFit.settings = budget(50, steps=25)
 TestRoundRobin = RoundRobinMachine.TestCase
-TestRoundRobin.settings = budget(25, steps=25)
+TestRoundRobin.settings = budget(50, steps=25)

@@ -5,7 +5,8 @@
     block     CIDR | address; host bits are dropped: 10.0.0.77/24 is 10.0.0.0/24
 
 Refused, since each has been read in two ways by somebody: octets with leading zeros, blanks, zone ids,
-netmasks behind the slash, ranges that end before they start. The error names the text.
+netmasks behind the slash, ranges that end before they start. The error names the text. A prefix length is
+decimal, leading zeros or not: nobody reads it in another way, and the systems we replace have stored such.
 """
 
 from __future__ import annotations
