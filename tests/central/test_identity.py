@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.support.central import CLUSTER, Options, Reply, World, request_body
+from tests.support.processes import wait_until
 from tests.support.started import api_process
 
 from berth.central.identity import load_identities
@@ -147,6 +149,26 @@ async def test_a_client_certificate_is_an_identity_over_tls(tmp_path: Path) -> N
                 assert response.status == 401
             async with session.post(url, json=request_body(), ssl=shown) as response:
                 assert response.status == 200
+
+
+async def test_hangup_takes_a_renewed_certificate_and_no_broken_one(tmp_path: Path) -> None:
+    ca = certificate("ca", None)
+    cert, key = written(tmp_path, "server", certificate("localhost", ca))
+    with api_process(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as api:
+        port = int(api.url.rpartition(":")[2])
+
+        def served() -> str:
+            return ssl.get_server_certificate(("127.0.0.1", port)).strip()
+
+        assert served() == cert.read_text().strip()
+        written(tmp_path, "server", certificate("localhost", ca))
+        api.process.send_signal(signal.SIGHUP)
+        assert wait_until(lambda: served() == cert.read_text().strip(), 60)
+        good = cert.read_text().strip()
+        cert.write_text("no certificate")
+        api.process.send_signal(signal.SIGHUP)
+        assert wait_until(lambda: "TLS files cannot be used" in api.errors.read_text(), 60)
+        assert served() == good
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
-from tests.support.central import Options, World
-from tests.support.started import Neighbour, neighbour
+from tests.support.central import Options, World, request_body
+from tests.support.eventually import eventually
+from tests.support.started import Neighbour, api_process, neighbour
 
 from berth.central.neighbours import for_good
 from berth.central.netbox import Mirror, NetboxClient
@@ -158,6 +159,23 @@ async def test_what_differs_is_told_and_what_is_missing_is_pushed_again(
         await repair(engine, found.absent)
         assert await mirror.deliver(client) == 1
         assert (await compare(client, engine)).absent == []
+
+
+async def test_the_server_mirrors_by_itself(netbox: Neighbour, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    flags = ("--netbox-url", netbox.url, "--netbox-token-file", str(tmp_path / "token"))
+    with api_process(tmp_path, *flags, "--sweep-seconds", "0.1") as api:
+        async with aiohttp.ClientSession() as session:
+            client = NetboxClient(Netbox(netbox.url, tmp_path / "token"), session)
+
+            async def mirrored_are(count: int) -> bool:
+                return len(await prefixes(client)) == count
+
+            for method, path, count in (("POST", "/v2/address", 1), ("DELETE", "/v2/service", 0)):
+                async with session.request(method, api.url + path, json=request_body(address=A)) as response:
+                    assert response.status == 200
+                await eventually(lambda: mirrored_are(count), 60)  # noqa: B023
+        assert api.stop() == 0
 
 
 async def test_zones_come_from_its_containers_without_what_others_have_there(

@@ -43,6 +43,8 @@ async def test_v194_an_event_releases_the_clusters_services(
         await eventually(lambda: _is(world, ["y", "z"]))
     assert ror.seen()[0] == {"last": "", "key": "ror-key"}
     assert (await world.entries(A))["x"].marked_by == "ror"
+    assert results(world, "released") == 1
+    assert results(world, "ignored", "connection.id") == 1
 
 
 async def _is(world: World, names: list[str]) -> bool:

@@ -62,7 +62,9 @@ class ApiMetrics:
             "berth_sweep_clock_jumped", "1 while the database's clock is not trusted.", ()
         )
         self.ror_connected = self._gauge("berth_ror_connected", "1 while the event stream is open.", ())
-        self.ror_events = self._counter("berth_ror_events", "Events by what became of them.", ("result",))
+        self.ror_events = self._counter(
+            "berth_ror_events", "Events by type and by what became of them.", ("type", "result")
+        )
         self.hec_queue = self._gauge("berth_splunk_queue", "Events that wait for Splunk.", ())
         self.hec_sent = self._counter("berth_splunk_sent", "Events Splunk has taken.", ())
         self.hec_dropped = self._counter("berth_splunk_dropped", "Events given up: the queue is full.", ())

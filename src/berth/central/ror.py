@@ -31,6 +31,7 @@ from berth.store.engine import Engine
 
 MARK = "ror-last-event-id"
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+PUBLISHED = ("connection.id", "time", "cluster.created", "clusterOrder.updated")
 KEYS = ("cluster_id", "clusterId", "uid", "id")
 CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
@@ -97,31 +98,36 @@ class Listener:
     async def _handle(self, event: ServerEvent) -> None:
         name, data = unwrapped(event)
         if name not in self._settings.events:
-            self._metrics.ror_events.labels("ignored").inc()
+            self._count(name, "ignored")
             return
         cluster = cluster_of(data)
         if cluster is None:
-            self._metrics.ror_events.labels("unreadable").inc()
+            self._count(name, "unreadable")
             self._log.warning("event without a cluster", name=name)
             return
-        self._refuse_flood()
+        self._refuse_flood(name)
         identity = f"ror:{event.id}" if event.id else ""
         grace_ms = round(self._settings.grace_seconds * 1000)
         order = Order(cluster, "ror", event_id=identity, grace_ms=grace_ms)
         done = await release_cluster(self._engine, order)
         result = "repeated" if done.repeated else "unknown" if not done.found else "released"
-        self._metrics.ror_events.labels(result).inc()
+        self._count(name, result)
         self._log.info("cluster event", result=result, cluster_id=cluster, expired=done.expired)
         self._journal.app("cluster event", "central/ror", result=result, cluster_id=cluster)
         if done.expired:
             self._released.append(time.monotonic())
 
-    def _refuse_flood(self) -> None:
+    def _count(self, name: str, result: str) -> None:
+        """By names we know only: a stream must not be able to make metrics without end."""
+        known = name in self._settings.events or name in PUBLISHED
+        self._metrics.ror_events.labels(name if known else "other", result).inc()
+
+    def _refuse_flood(self, name: str) -> None:
         """So many clusters do not go in one hour. The stream is left where it is and read on later."""
         while self._released and self._released[0] < time.monotonic() - 3600:
             self._released.popleft()
         if len(self._released) >= self._settings.clusters_per_hour:
-            self._metrics.ror_events.labels("held back").inc()
+            self._count(name, "held back")
             raise Flooded(f"{len(self._released)} clusters were released within an hour")
 
     async def _remembered(self) -> str:

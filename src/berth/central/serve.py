@@ -1,6 +1,6 @@
 """Builds the IPAM-API and runs it until it is told to stop: one place, everything passed in the open, one
-task group. SIGHUP reads the zones, tokens and identities again; a file that does not pass its checks
-changes nothing.
+task group. SIGHUP reads the zones, tokens, identities and TLS files again; a file that does not pass its
+checks changes nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
     async with AsyncExitStack() as stack:
         bound = bind(settings.listen)
         config = read_config(settings)
+        context = ssl_context(settings.tls)
         engine = await stack.enter_async_context(open_engine(settings))
         pepper = await open_pepper(settings, engine)
         pending_ms = round(settings.pending_seconds * 1000)
@@ -59,15 +60,17 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
-                tasks.create_task(reload_forever(settings, api, hangup)),
+                tasks.create_task(reload_forever(settings, api, context, hangup)),
                 *(tasks.create_task(work) for work in neighbours.work(ledger, sweeper.who)),
             ]
-            async with listening(api, bound, settings):
+            async with listening(api, bound, settings, context):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
                 announce(address_of(bound, settings.tls))
+                api.journal.app("started", "central/serve")
                 try:
                     await asyncio.get_running_loop().create_future()
                 finally:
+                    api.journal.app("stopping", "central/serve")
                     asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
                     for task in background:
                         task.cancel()
@@ -78,23 +81,29 @@ def read_config(settings: ApiSettings) -> Config:
     return Config(zones, load_tokens(settings.cluster_token_file), load_identities(settings.identities))
 
 
-async def reload_forever(settings: ApiSettings, api: Api, hangup: asyncio.Event) -> None:
+async def reload_forever(
+    settings: ApiSettings, api: Api, context: ssl.SSLContext | None, hangup: asyncio.Event
+) -> None:
     """One after the other, so that the newest files win."""
     while True:
         await hangup.wait()
         hangup.clear()
-        await reload(settings, api)
+        await reload(settings, api, context)
 
 
-async def reload(settings: ApiSettings, api: Api) -> None:
+async def reload(settings: ApiSettings, api: Api, context: ssl.SSLContext | None) -> None:
     try:
         config = read_config(settings)
+        if context is not None and ssl_context(settings.tls):  # a pair that does not fit is seen here
+            load_files(context, settings.tls)
         await api.ledger.configure(config.zones.pools)
     except Exception as cause:  # no file, however odd, may end a server that runs
         told = str(cause) if isinstance(cause, BerthError) else f"{type(cause).__name__}: {cause}"
         log.get("berth.api").error("reload refused, the old configuration stays", cause=told)
+        api.journal.app("reload refused", "central/serve", level="error", cause=told)
         return
     api.config = config
+    api.journal.app("reloaded", "central/serve", zones=list(config.zones.names))
     log.get("berth.api").info("reloaded", zones=", ".join(config.zones.names))
 
 
@@ -188,7 +197,9 @@ def address_of(bound: socket.socket, tls: Tls) -> str:
 
 
 @asynccontextmanager
-async def listening(api: Api, bound: socket.socket, settings: ApiSettings) -> AsyncIterator[None]:
+async def listening(
+    api: Api, bound: socket.socket, settings: ApiSettings, context: ssl.SSLContext | None
+) -> AsyncIterator[None]:
     server = web.Server(
         api,
         access_log=None,
@@ -199,7 +210,7 @@ async def listening(api: Api, bound: socket.socket, settings: ApiSettings) -> As
     runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     try:
-        await web.SockSite(runner, bound, ssl_context=ssl_context(settings.tls), backlog=1024).start()
+        await web.SockSite(runner, bound, ssl_context=context, backlog=1024).start()
         yield
     finally:
         await runner.cleanup()
@@ -210,6 +221,13 @@ def ssl_context(tls: Tls) -> ssl.SSLContext | None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_files(context, tls)
+    return context
+
+
+def load_files(context: ssl.SSLContext, tls: Tls) -> None:
+    """For the connections from now on; those that are open keep theirs."""
+    assert tls.certificate is not None
     try:
         context.load_cert_chain(tls.certificate, tls.key)
         if tls.client_ca is not None:
@@ -217,4 +235,3 @@ def ssl_context(tls: Tls) -> ssl.SSLContext | None:
             context.verify_mode = ssl.CERT_OPTIONAL
     except (OSError, ssl.SSLError) as cause:
         raise UserError(f"The TLS files cannot be used: {cause}.") from cause
-    return context

@@ -96,8 +96,8 @@ async def active(world: World) -> list[str]:
     return sorted(name for name, entry in (await world.entries(A)).items() if entry.active)
 
 
-def results(world: World, result: str) -> float:
-    labels = {"result": result}
+def results(world: World, result: str, kind: str = "cluster.deleted") -> float:
+    labels = {"result": result, "type": kind}
     return world.api.metrics.registry.get_sample_value("berth_ror_events_total", labels) or 0.0
 
 
