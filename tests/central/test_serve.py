@@ -120,7 +120,7 @@ def test_a_second_server_on_the_same_sqlite_file_is_refused(tmp_path: Path) -> N
 
 def run(*flags: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", AS_MAIN_DOES, *flags]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=30, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60, check=False)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def start_api(
     line = process.stdout.readline()
     if "listening on" not in line:
         process.stdout.close()
-        process.wait(10)
+        process.wait(60)
         raise AssertionError(f"berth api did not start: {errors.read_text()}")
     return ApiProcess(process, line.split()[-1], errors)
 

@@ -11,14 +11,14 @@ from aiohttp import web
 from berth.leasing.holders import HolderReason
 from berth.leasing.model import Reason
 from berth.store.hosts import masked
+from berth.store.repair import NOT_FOUND
 from berth.store.wishes import Granted, Refused, Released, family_of, zone_of
 
 Table = Mapping[str, tuple[int, str]]
-NO_MATCH = "no matching address found with the provided secret, zone and address"
 FROZEN = "two operators speak for this cluster, nothing of it is released until one of them is silent"
 
 REGISTER: Mapping[str, tuple[int, str]] = {
-    HolderReason.NO_MATCH: (404, f"Could not register address: {NO_MATCH}"),
+    HolderReason.NO_MATCH: (404, f"Could not register address: {NOT_FOUND}"),
     HolderReason.SEVERAL_HOLDERS: (
         409,
         "Could not register address: multiple services registered. unable to change secret",
@@ -36,7 +36,7 @@ REGISTER: Mapping[str, tuple[int, str]] = {
     "QuotaExceeded": (403, "Could not register address: the cluster has reached its quota in zone {zone}"),
 }
 RELEASE: Mapping[str, tuple[int, str]] = {
-    HolderReason.NO_MATCH: (404, f"Could not deregister service: {NO_MATCH}"),
+    HolderReason.NO_MATCH: (404, f"Could not deregister service: {NOT_FOUND}"),
     HolderReason.NOT_HOLDER: (404, "Could not deregister service: service does not exist for this address"),
     HolderReason.CLUSTER_FROZEN: (409, f"Could not deregister service: {FROZEN}"),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -178,7 +178,7 @@ class Api:
         """From the body's last byte on counts the time for an answer; until then it has its own limit."""
         assert visit.limit is not None
         visit.limit.reschedule(None)
-        raw = await limits.body(visit.request, replace(self._limits, body_bytes=most))
+        raw = await limits.body(visit.request, most, self._limits.body_seconds)
         visit.limit.reschedule(asyncio.get_running_loop().time() + self._limits.request_seconds)
         return raw
 

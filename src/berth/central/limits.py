@@ -11,7 +11,6 @@ from typing import TypeVar
 from aiohttp import web
 
 from berth.central.answers import Refusal
-from berth.central.settings import Limits
 
 REMEMBERED = 10_000  # sources (or source and address pairs) kept in mind
 LONGEST_PAUSE = 60.0
@@ -19,26 +18,26 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-async def body(request: web.BaseRequest, limits: Limits) -> bytes:
+async def body(request: web.BaseRequest, most: int, seconds: float) -> bytes:
     """The whole body: 413 when it is too large, 408 when it comes too slowly."""
-    if (request.content_length or 0) > limits.body_bytes:
+    if (request.content_length or 0) > most:
         raise Refusal(413, "request body too large", "TooLarge")
     if request.content.is_eof():
         read = request.content.read_nowait()
     else:
-        read = await _read(request, limits)
-    if len(read) > limits.body_bytes:
+        read = await _read(request, most, seconds)
+    if len(read) > most:
         raise Refusal(413, "request body too large", "TooLarge")
     return read
 
 
-async def _read(request: web.BaseRequest, limits: Limits) -> bytes:
+async def _read(request: web.BaseRequest, most: int, seconds: float) -> bytes:
     parts = bytearray()
     try:
-        async with asyncio.timeout(limits.body_seconds):
+        async with asyncio.timeout(seconds):
             async for part in request.content.iter_any():
                 parts += part
-                if len(parts) > limits.body_bytes:
+                if len(parts) > most:
                     break
     except TimeoutError:
         raise Refusal(408, "request body came too slowly", "TooSlow") from None
