@@ -70,13 +70,10 @@ class Leases:
             self._blocks[holder] = [found, block]
 
     def forget(self, block: Block, holder: str) -> None:
-        found = self._blocks[holder]
-        if not isinstance(found, list):
-            del self._blocks[holder]
-            return
-        found.remove(block)
-        if len(found) == 1:
-            self._blocks[holder] = found[0]
+        found = self._blocks.pop(holder)
+        if isinstance(found, list):
+            found.remove(block)
+            self._blocks[holder] = found if len(found) > 1 else found[0]
 
     def holding(self, block: Block) -> Lease | None:
         """The lease that holds all of this block."""
