@@ -105,8 +105,13 @@ async def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
     for number in range(25):
         spool.add({"n": number})
     await spool.store()
-    assert (sum(lost), await spool.length()) == (15, 10)
+    assert (sum(lost), spool.length) == (15, 10)
+    await spool.remove((await spool.oldest(4))[-1][0])
+    assert spool.length == 6
     await spool.close()
+    again = Spool(tmp_path / "queue.db", 10, lost.append)
+    assert again.length == 6
+    await again.close()
 
 
 async def test_a_cancelled_writer_loses_nothing(tmp_path: Path) -> None:
@@ -121,7 +126,7 @@ async def test_a_cancelled_writer_loses_nothing(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert (await spool.length(), lost) == (5000, [])
+    assert (spool.length, lost) == (5000, [])
     await spool.close()
 
 
@@ -161,4 +166,4 @@ async def _told(told: list[MutableMapping[str, Any]], cause: str) -> bool:
 
 
 async def _empty(spool: Spool) -> bool:
-    return await spool.length() == 0
+    return spool.length == 0

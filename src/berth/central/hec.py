@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -35,8 +34,7 @@ class Forwarder:
         while True:
             await asyncio.sleep(GATHER_SECONDS)
             await self._spool.store()
-            with suppress(OSError):
-                self._metrics.hec_queue.set(await self._spool.length())
+            self._metrics.hec_queue.set(self._spool.length)
 
     async def forward_forever(self) -> None:
         timeout = aiohttp.ClientTimeout(total=SEND_SECONDS)

@@ -33,6 +33,7 @@ class Spool:
             self._file.execute(
                 "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, body BLOB NOT NULL)"
             )
+            self._stored: int = self._file.execute("SELECT count(*) FROM events").fetchone()[0]
         except sqlite3.Error as cause:
             raise UserError(f"The Splunk queue {path} cannot be opened: {cause}.") from cause
 
@@ -53,11 +54,12 @@ class Spool:
     def _store(self, bodies: list[bytes]) -> None:
         lost = len(bodies)
         with suppress(sqlite3.Error):
-            rows = [(one,) for one in bodies[: max(0, self._limit - self._length())]]
+            rows = [(one,) for one in bodies[: max(0, self._limit - self._stored)]]
             with self._file:  # commits, or rolls back on an error
                 self._file.execute("BEGIN")
                 self._file.executemany("INSERT INTO events (body) VALUES (?)", rows)
             lost -= len(rows)
+            self._stored += len(rows)
         if lost:
             self._dropped(lost)
 
@@ -79,13 +81,15 @@ class Spool:
         return [(row[0], row[1]) for row in found]
 
     async def remove(self, up_to: int) -> None:
-        await self._work(self._file.execute, "DELETE FROM events WHERE id <= ?", (up_to,))
+        await self._work(self._remove, up_to)
 
-    async def length(self) -> int:
-        return await self._work(self._length) + len(self._gathered)
+    def _remove(self, up_to: int) -> None:
+        self._stored -= self._file.execute("DELETE FROM events WHERE id <= ?", (up_to,)).rowcount
 
-    def _length(self) -> int:
-        return int(self._file.execute("SELECT count(*) FROM events").fetchone()[0])
+    @property
+    def length(self) -> int:
+        """Counted along: reading a full queue several times a second would keep the disk busy."""
+        return self._stored + len(self._gathered)
 
     async def close(self) -> None:
         await self.store()
