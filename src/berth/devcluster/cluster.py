@@ -26,7 +26,7 @@ from berth.devcluster.endpoint import Answer, Endpoint, context_for
 from berth.devcluster.faults import StartFailed, explained
 from berth.devcluster.process import Process
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 # Together below the ten seconds in which every command of ours stops.
 GRACE_SECONDS = 2.5
 RACES = 5
