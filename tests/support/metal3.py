@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -120,6 +121,29 @@ RESOURCES: dict[tuple[str, str], Resource] = {
 
 def resource_of(obj: Mapping[str, Any]) -> Resource:
     return RESOURCES[obj["apiVersion"], obj["kind"]]
+
+
+class Witness:
+    """Which addresses each claim, by UID, ever showed: fed by a watch of its own."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self.shown: dict[str, set[str]] = defaultdict(set)
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        for obj in items:
+            self.apply("LISTED", obj)
+
+    restart = replace
+
+    def apply(self, type: str, obj: Object) -> None:
+        named = (obj.get("status") or {}).get(self._field) or {}
+        if named.get("name"):
+            self.shown[meta.uid(obj)].add(named["name"])
+
+    def changed(self) -> dict[str, set[str]]:
+        """Those who showed more than one."""
+        return {uid: names for uid, names in self.shown.items() if len(names) > 1}
 
 
 class World:

@@ -131,14 +131,3 @@ def _writes(flavour: Native | Capi, claims: Resource, addresses: Resource) -> An
         await client.patch(claims, name, {"status": status}, namespace, subresource="status")
 
     return write
-
-
-if __name__ == "__main__":
-    import sys
-
-    import orjson
-
-    which = run_capi if "capi" in sys.argv else run
-    chosen = tuple(int(word) for word in sys.argv[1:] if word.isdigit()) or (200, 1000)
-    for line in which(chosen):
-        print(orjson.dumps(line).decode(), flush=True)

@@ -7,7 +7,6 @@ CEL can say holds either way; the rest (marked `WEBHOOK`) needs the webhook, and
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.support.cluster import Kubectl, KubectlFailed
 from tests.support.metal3 import PAUSED, SEED, A, World, address, claim, cluster_object, pool, ranged
 from tests.support.operator import admin, crds_of, install, running
 
-from berth.devcluster import DevCluster
+from berth.devcluster import DevCluster, ports
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.translate import LONGEST_NAME_PREFIX
 from berth.errors import Invalid
@@ -33,16 +32,11 @@ NOT_AN_ADDRESS = "is not a valid IP address"
 NO_ENTRY = "pool entry must specify at least one of start, end, or subnet"
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session", params=["webhook", "schema alone"])
 async def door(request: pytest.FixtureRequest, cluster: DevCluster) -> AsyncIterator[tuple[World, bool]]:
     """A namespace to ask in, and whether our webhook answers."""
     if request.param == "webhook":
-        port = free_port()
+        port = ports.free(1)[0]
         url = f"https://127.0.0.1:{port}"
         async with running(cluster, dialects=("metal3",), webhook_port=port, webhook_url=url) as started:
             yield World(started.client, "default"), True

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import yaml
 from tests.support.cluster import Kubectl
 from tests.support.metal3 import World, cluster_object
-from tests.support.operator import eventually
+from tests.support.operator import Operator, eventually, running
 
+from berth.devcluster import DevCluster, ports
 from berth.dialects.metal3 import kinds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "metal3"
 PLAIN = "test1-controlplane-template-0-pool1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def operator(cluster: DevCluster) -> AsyncIterator[Operator]:
+    """With its webhooks: the examples must pass admission too."""
+    port = ports.free(1)[0]
+    url = f"https://127.0.0.1:{port}"
+    async with running(cluster, dialects=("metal3",), webhook_port=port, webhook_url=url) as started:
+        yield started
 
 
 async def apply(kubectl: Kubectl, name: str, namespace: str) -> None:

@@ -14,7 +14,6 @@ import asyncio
 import random
 import signal
 import sys
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -22,7 +21,7 @@ from typing import Any
 
 import pytest
 from tests.support.deep import FACTOR
-from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, World, capi_claim, claim, pool, ranged
+from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, Witness, World, capi_claim, claim, pool, ranged
 from tests.support.operator import admin, crds_of, eventually, install
 
 from berth.devcluster import DevCluster
@@ -109,28 +108,6 @@ def made(number: int) -> Object:
     return (claim if number % 2 else capi_claim)(f"c{number}")
 
 
-class Witness:
-    """Which addresses each claim, by UID, ever showed."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-        self.shown: dict[str, set[str]] = defaultdict(set)
-
-    def replace(self, items: list[Object], resource_version: str) -> None:
-        for obj in items:
-            self.apply("LISTED", obj)
-
-    restart = replace
-
-    def apply(self, type: str, obj: Object) -> None:
-        named = (obj.get("status") or {}).get(self._field) or {}
-        if named.get("name"):
-            self.shown[meta.uid(obj)].add(named["name"])
-
-    def changed(self) -> dict[str, set[str]]:
-        return {uid: names for uid, names in self.shown.items() if len(names) > 1}
-
-
 async def test_killed_at_any_moment_no_address_is_doubled_moved_or_lost(
     cluster: DevCluster, namespace: str
 ) -> None:
@@ -155,7 +132,7 @@ async def test_killed_at_any_moment_no_address_is_doubled_moved_or_lost(
                 await eventually(lambda: whole(world, storm.living), 90)
             for watch in watches:
                 watch.cancel()
-        assert (mine.changed(), theirs.changed()) == ({}, {}), f"seed {seed}"
+        assert (mine.changed(), theirs.changed()) == ({}, {}), f"I3: an address was moved, seed {seed}"
         assert len(mine.shown) + len(theirs.shown) > KILLS, "the storm was no storm"
 
 
