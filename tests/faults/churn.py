@@ -101,8 +101,16 @@ class Churn:
         """I4: everyone has an answer, whoever goes is gone, nothing is left over. Then all the others."""
         seconds *= self.market.patience
         if await until(self._is_settled, seconds):
-            return [*self._wrong, *await self.market.violations(), *self.history.violations()]
+            return [*self._wrong, *await self._judged()]
         return [f"I4: after {seconds:g} s {await self._open()}", *await self.market.violations()]
+
+    async def _judged(self) -> list[str]:
+        """What is stored, by itself and against what whoever asked and dropped here knows."""
+        seen = await self.market.snapshot()
+        known = {call.who for call in self.history.calls}
+        stored = {one.name: one.answer for one in self.market.trade.shown(seen) if one.name in known}
+        wrong = [*self.market.wrong(seen), *self.market.trade.litter(seen)]
+        return [*wrong, *self.history.violations(stored)]
 
     async def _is_settled(self) -> bool:
         try:

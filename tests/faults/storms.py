@@ -78,10 +78,9 @@ async def line_at_an_empty_pool(stage: Stage, tally: Tally, times: int, trade: T
 
 async def _release_all(market: Market, holders: Churn, limit: float) -> list[str]:
     waiting = [f"a{number}" for number in range(10_000, 10_000 + CLAIMS)]
-    held = list(holders.alive)
     await asyncio.gather(*(market.ask(name) for name in waiting))
     uids = {name: one.uid for name, one in (await market.shown()).items() if name in waiting}
-    await asyncio.gather(*(market.drop(name) for name in held))
+    await holders.drop(CLAIMS)
     holders.alive = waiting
     started_at = time.monotonic()
     found = await holders.settle(SETTLE_SECONDS)
