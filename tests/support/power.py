@@ -25,7 +25,8 @@ WATCHED = ("", "-wal", "-journal")
 X_OPEN = 5
 X_WRITE, X_TRUNCATE, X_SYNC, METHODS = 3, 4, 5, 19
 
-OPEN = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.c_char_p, POINTER, ctypes.c_int, POINTER)
+# The name as SQLite's own pointer: it keeps it, and a copy of ours would be gone by then.
+OPEN = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, POINTER, ctypes.c_int, POINTER)
 WRITE = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, ctypes.c_int, ctypes.c_int64)
 TRUNCATE = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.c_int64)
 SYNC = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.c_int)
@@ -42,8 +43,8 @@ class Disk:
         for name in self._names:
             keep(Path(name))
 
-    def opened(self, name: bytes | None, file: int) -> None:
-        path = name.decode() if name else ""
+    def opened(self, name: int | None, file: int) -> None:
+        path = ctypes.string_at(name).decode() if name else ""
         if path not in self._names:
             return
         self._open[file] = Path(path)
@@ -105,7 +106,7 @@ def watch_files(database: Path, step: Callable[[], None]) -> None:
     vfs = ctypes.cast(library.sqlite3_vfs_find(None), ctypes.POINTER(POINTER))
     original, disk = OPEN(vfs[X_OPEN]), Disk(database, step)
 
-    def open_file(this: int, name: bytes | None, file: int, flags: int, out: int) -> int:
+    def open_file(this: int, name: int | None, file: int, flags: int, out: int) -> int:
         code = int(original(this, name, file, flags, out))
         if code == 0:
             disk.opened(name, file)
