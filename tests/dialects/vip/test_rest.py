@@ -43,7 +43,7 @@ async def test_a_settled_world_is_looked_at_again_and_again_without_a_request(
     fate = Fate()
     async with dying(cluster, fate, dialects=("vip",), vip_resync_seconds=0.05):
         for address in LATE:  # each is a while in which everything is looked at many times
-            await world.served(f"late-{address}", loadBalancerIP=address)
+            await world.served(f"late-{address.replace('.', '-')}", loadBalancerIP=address)
     assert [request for request in (*fate.reads, *fate.writes) if not _is_of_the_late(request)] == []
     assert before.items() <= (await _versions(world)).items()  # the first operator wrote nothing either
 
