@@ -9,7 +9,8 @@ from berth.bench import control
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_pass_over_a_settled_world_makes_no_request() -> None:
+def test_a_pass_over_a_settled_world_makes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "SETTLE_SECONDS", 2.0)
     start, settled = control.run(40)
     assert (start["bench"], start["n"]) == ("control-start", 40)
     assert start["list_requests"] > 0, "the counters of the API server are read"
