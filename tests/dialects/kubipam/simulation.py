@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -58,9 +59,10 @@ class Server:
         self.revision = 100
         self.born = 0
         self.events: list[tuple[str, str, str]] = []  # type, reason, message
-        self.watches: list[tuple[str, asyncio.Queue[tuple[str, Object]]]] = []
+        self.watches: list[tuple[str, deque[tuple[str, Object]], asyncio.Event]] = []
         self.shown: dict[str, str] = {}  # what each request was first answered, by its UID
         self.broken: list[str] = []
+        self.era = 0  # grows when a backup is restored: whatever was under way is cut
 
     # What people do
 
@@ -86,7 +88,10 @@ class Server:
         return self.patch(resource, name, fields, NAMESPACE)
 
     def restore(self, objects: dict[Key, Object], revision: int) -> None:
-        """A backup: every object and the revision as they were; what was answered since is not known."""
+        """A backup: every object and the revision as they were; what was answered since is not known. No
+        watch hears of it, and whoever waits for an answer gets none."""
+        self.era += 1
+        self.watches.clear()
         self.objects, self.revision = copy.deepcopy(objects), revision
         self.shown = {meta.uid(one): cidr_of(one) for one in self.all(REQUEST) if cidr_of(one)}
 
@@ -131,9 +136,10 @@ class Server:
         return copy.deepcopy(obj)
 
     def _tell(self, type: str, resource: Resource, obj: Object) -> None:
-        for plural, watch in self.watches:
+        for plural, watch, news in self.watches:
             if plural == resource.plural:
-                watch.put_nowait((type, copy.deepcopy(obj)))
+                watch.append((type, copy.deepcopy(obj)))
+                news.set()
 
     # What must always be true
 
@@ -170,8 +176,9 @@ class Link:
         self.before: Callable[[Resource, Any], None] = lambda resource, body: None  # a word before each write
 
     async def _travel(self) -> None:
+        era = self._server.era
         await asyncio.sleep(self._random.uniform(0.0, 0.03))
-        if self._random.random() < self.loss:
+        if self._random.random() < self.loss or era != self._server.era:
             raise Unreachable("cut")
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
@@ -218,6 +225,8 @@ class Simulated:
         self._namespace = namespace
         self.link = Link(server, random, loss)
         self.caches: dict[str, Cache] = {}
+        self._watches: dict[str, deque[tuple[str, Object]]] = {}
+        self._news: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.lag = 0.2
 
@@ -231,13 +240,13 @@ class Simulated:
         settings = Settings(namespace=self._namespace)
         clock = AuditSettings(clock=virtual.now)
         built = reconcile.build(Kit(link, self._keep, events, metrics, settings, link), clock)
-        watches = [self._subscribe(resource) for resource in (RANGE, REQUEST)]
         for resource in (RANGE, REQUEST):
             self.caches[resource.key].replace(self._visible(resource), str(self._server.revision))
+            self._subscribe(resource)
         built.adopt()
         async with asyncio.TaskGroup() as group:
-            for resource, watch in zip((RANGE, REQUEST), watches, strict=True):
-                group.create_task(self._follow(self.caches[resource.key], watch))
+            for resource in (RANGE, REQUEST):
+                group.create_task(self._follow(resource))
             for controller in built.controllers:
                 group.create_task(controller.run())
             for task in built.tasks:
@@ -247,10 +256,10 @@ class Simulated:
         cache = self.caches[watched.key] = Cache(watched.indexes)
         return Kept(watched, cache)
 
-    def _subscribe(self, resource: Resource) -> asyncio.Queue[tuple[str, Object]]:
-        watch: asyncio.Queue[tuple[str, Object]] = asyncio.Queue()
-        self._server.watches.append((resource.plural, watch))
-        return watch
+    def _subscribe(self, resource: Resource) -> None:
+        watch = self._watches[resource.key] = deque()
+        news = self._news.setdefault(resource.key, asyncio.Event())
+        self._server.watches.append((resource.plural, watch, news))
 
     def _visible(self, resource: Resource) -> list[Object]:
         return [one for one in self._server.all(resource) if self._sees(one)]
@@ -258,18 +267,22 @@ class Simulated:
     def _sees(self, obj: Object) -> bool:
         return self._namespace in ("", obj["metadata"]["namespace"])
 
-    async def _follow(self, cache: Cache, watch: asyncio.Queue[tuple[str, Object]]) -> None:
+    async def _follow(self, resource: Resource) -> None:
         while True:
-            type, obj = await watch.get()
-            if watch.empty():
-                await asyncio.sleep(self._random.uniform(0.0, self.lag))
-            if self._sees(obj):
-                cache.apply(type, obj)
+            await self._news[resource.key].wait()
+            self._news[resource.key].clear()
+            await asyncio.sleep(self._random.uniform(0.0, self.lag))
+            watch = self._watches[resource.key]
+            while watch:
+                type, obj = watch.popleft()
+                if self._sees(obj):
+                    self.caches[resource.key].apply(type, obj)
 
     def relist(self, *resources: Resource) -> None:
-        """The watch was told to begin anew, as after a restored backup."""
+        """Every watch was cut when the backup was restored; this one begins anew."""
         for resource in resources:
             self.caches[resource.key].restart(self._visible(resource), str(self._server.revision))
+            self._subscribe(resource)
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -126,7 +126,7 @@ class Audit:
         if ripe:
             _log.warning("gave back what was nobody's", range=opened.key, ranges=", ".join(map(str, ripe)))
             self._tell(opened, "Normal", "release", ", ".join(f"{item} released" for item in ripe))
-            opened.recount()
+        opened.recount()  # what only memory holds for one who is gone is free
 
     def _is_suspicious(self, opened: OpenRange, page: Page) -> bool:
         requests = self._sources.requests

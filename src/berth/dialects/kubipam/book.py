@@ -129,23 +129,23 @@ class Book:
 
     async def withdraw(self, request: Object) -> bool:
         opened, uid = self._ranges.get(range_of(request)), meta.uid(request)
-        while opened is not None and opened.ledger.page is not None:
-            if uid in opened.ledger.page.released:
+        while opened is not None:
+            if self._is_beginning(opened):
+                raise Conflict(409, "nothing is released before what is in use was written down")
+            if opened.ledger.page is None or uid in opened.ledger.page.released:
                 break  # only the finalizer is left
             epoch = opened.ledger.epoch
             live = await self._alive(request)
             if live is None:
                 await self._abandon(opened, uid)
                 return False
-            if not meta.has_finalizer(live, self.finalizer):
-                return False  # someone else let it go
+            if not meta.is_deleting(live) or not meta.has_finalizer(live, self.finalizer):
+                return False  # a restored backup brought it back, or someone else let it go
             try:
                 await self._release(opened, live, epoch)
                 return True
             except Stale:
                 continue  # others wrote the page since we looked at the request: look again
-        if opened is not None and self._is_beginning(opened):
-            raise Conflict(409, "nothing is released before what is in use was written down")
         if opened is not None:
             opened.let_go(uid)
         return True
@@ -154,7 +154,7 @@ class Book:
         """Is its page about to be written, from a list that perhaps still names this request?"""
         obj = self._ranges.object(opened.key)
         alive = obj is not None and not meta.is_deleting(obj)
-        return alive and opened.fault is None and opened.ledger.page is None
+        return alive and opened.fault is None and not opened.adopted
 
     async def _alive(self, request: Object) -> Object | None:
         """The request as it is stored: a cache that lags must not release twice."""

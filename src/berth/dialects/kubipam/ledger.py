@@ -100,6 +100,10 @@ class Ledger:
         self._key, self._uid = (obj["metadata"]["namespace"], obj["metadata"]["name"]), meta.uid(obj)
         self._read(obj)
 
+    def close(self) -> None:
+        """Nobody asks here any more: whoever still waits is told that the range is gone."""
+        self._uid = ""
+
     def follow(self, obj: Object) -> None:
         """The range changed. While our own write is on its way its answer says whether it was us."""
         if self._writing or meta.resource_version(obj) == self.version:

@@ -70,7 +70,7 @@ class RangeLife:
         The requests are read from the server after the page: then what is on neither side is truly free.
         """
         version = opened.ledger.version
-        found = await self._everyone() if self._was_served(opened) else []
+        found = await self._everyone(opened, version) if self._was_served(opened) else []
         page = opened.ledger.page
         released = page.released if page is not None else frozenset()
         blocks = [block for uid, block in holders(found, opened.key) if uid not in released]
@@ -89,7 +89,16 @@ class RangeLife:
         obj = self._ranges.object(opened.key) or {}
         return bool(self._scope or obj.get("status") or self._requests.referring(opened.key))
 
-    async def _everyone(self) -> list[Object]:
+    async def _everyone(self, opened: OpenRange, version: str) -> list[Object]:
+        """All requests, read while the server's page was the one of this version: not one from before a
+        restored backup, of which no watch has told us yet."""
+        found = await self._list()
+        namespace, name = opened.key.split("/", 1)
+        if meta.resource_version(await self._client.get(kinds.RANGE, name, namespace)) != version:
+            raise Conflict(409, "the range is another one on the server")
+        return found
+
+    async def _list(self) -> list[Object]:
         """Always of all namespaces: who asks from elsewhere holds a block like any other."""
         return (await self._client.list(kinds.REQUEST)).items
 
@@ -103,7 +112,7 @@ class RangeLife:
             return await self._wait(opened)
         # Nobody we know of. One request may be news to us, so the server is asked; and the page must be the
         # one we looked at, so that no other operator has granted anything since.
-        if self._refer(await self._everyone(), opened.key):
+        if self._refer(await self._list(), opened.key):
             await self._wait(opened)
             return After(LOOK_AGAIN_SECONDS)
         steps = patch.remove_finalizer(obj, kinds.FINALIZER) or []

@@ -9,7 +9,7 @@ An edit is a `Draft` of one page and becomes the next by one conditional write. 
 what makes each step happen exactly once, whoever repeats it after a crash: a request that is pending gets
 the block it is pending for, and one that is released has nothing more to give back. An entry goes when its
 second half is known to be done, and that never becomes untrue: a granted `cidr` stays, a UID does not return.
-(Unless a backup is restored: whoever is seen again counts as there again.)
+(Unless a backup is restored: then the range begins anew, and whoever is seen again is there again.)
 """
 
 from __future__ import annotations

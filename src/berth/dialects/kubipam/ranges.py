@@ -229,8 +229,14 @@ class Ranges:
         opened.open(obj)
 
     def close(self, key: str) -> None:
-        self._open.pop(key, None)
+        if (opened := self._open.pop(key, None)) is not None:
+            opened.ledger.close()
         self._metrics.pool_gone(PoolKey("kubipam", *key.split("/", 1)))
+
+    def rewound(self, key: str) -> None:
+        """A backup was restored: nothing we remember of this range counts, it begins anew."""
+        self._sources.requests.rewound()
+        self.close(key)
 
     def request_changed(self, old: Object | None, new: Object | None) -> None:
         if old is not None and (new is None or meta.uid(old) != meta.uid(new)):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from berth.control.cache import revision_of
 from berth.control.controller import Controller
 from berth.control.events import Recorder
 from berth.control.mirror import Watched
@@ -91,6 +92,8 @@ class _Wiring:
         if new is None:
             self._ranges.close(name_of(obj))
         else:
+            if _is_rewound(old, new):
+                self._ranges.rewound(name_of(new))
             self._ranges.see(new)
         self._range_controller.add(meta.ref(obj))
         if old is None or new is None or _differs(old, new):
@@ -102,11 +105,21 @@ class _Wiring:
             return
         self._count(old, new)
         self._ranges.request_changed(old, new)
+        if _is_rewound(old, new):
+            self._doubt(range_of(request))
         self._request_controller.add(meta.ref(request))
         self._tell_busy(old, new)
         if old is not None and (new is None or referred(old) != referred(new)):
             for key in referred(old):
                 self._wake_range(key)
+
+    def _doubt(self, key: str) -> None:
+        """A backup was restored, and the range's own watch has perhaps not told us yet: nobody is served
+        before its page was compared with the server's."""
+        obj, opened = self._ranges.object(key), self._ranges.get(key)
+        if obj is not None and opened is not None:
+            opened.adopted = opened.serving = False
+            self._range_controller.add(meta.ref(obj))
 
     def _wake(self, ref: Ref) -> None:
         self._request_controller.add(ref)
@@ -148,6 +161,11 @@ class _Wiring:
 
 def _state(request: Object | None) -> str:
     return "" if request is None else (request.get("status") or {}).get("state") or "New"
+
+
+def _is_rewound(old: Object | None, new: Object | None) -> bool:
+    """Only a restored backup shows an object again, or an older one."""
+    return old is not None and new is not None and revision_of(new) <= revision_of(old)
 
 
 def _differs(old: Object, new: Object) -> bool:

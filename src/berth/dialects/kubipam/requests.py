@@ -40,6 +40,10 @@ class Requests:
         """It is there. A restored backup brings back even those that were seen to go."""
         self._gone.pop(uid, None)
 
+    def rewound(self) -> None:
+        """A backup was restored: whoever was seen to go may be there again, before the watch tells."""
+        self._gone.clear()
+
     def left(self, uid: str) -> None:
         self._gone[uid] = None
         while len(self._gone) > REMEMBERED:
