@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,5 +160,6 @@ async def settled(world: World, seconds: float = 60) -> list[str]:
     async def is_right() -> bool:
         return not await wrong(world)
 
-    await eventually(is_right, seconds)
+    with suppress(AssertionError):  # what is wrong says more
+        await eventually(is_right, seconds)
     return await wrong(world)

@@ -39,6 +39,7 @@ class User:
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what the authenticator told besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,8 @@ def _own_name(request: Mapping[str, Any]) -> str:
 
 
 def _user(info: Mapping[str, Any]) -> User:
-    return User(info.get("username", ""), info.get("uid", ""), tuple(info.get("groups") or ()))
+    groups, extra = tuple(info.get("groups") or ()), info.get("extra") or {}
+    return User(info.get("username", ""), info.get("uid", ""), groups, extra)
 
 
 def render(review: Review, answer: Answer) -> bytes:

@@ -132,11 +132,11 @@ class Holding:
         if secrets:
             await self._parts.registrar.replace(found, secrets, secrets[0])
         kept = found.secret != kinds.DEFAULT_SECRET
+        if not kept:
+            await self._parts.vault.forget(found)
         await self._parts.records.save(replace(found, kept=kept, replaced=False, until=0.0))
         if kept and secrets:
             await self._parts.vault.keep(found, secrets[0])
-        elif not kept:
-            await self._parts.vault.forget(found)
         text = f"{found.address} is held with secret {found.secret} now"
         self._events.event(live, "Normal", "SecretReplaced", text)
 

@@ -94,6 +94,8 @@ class Inventories:
         self._sequence += 1
         beat = max(1, round(self._seconds))
         cluster_id = await self._parts.places.cluster_id()
+        if len(asks) > MOST:
+            _log.error("inventory is too long, its end is not told", addresses=len(asks), most=MOST)
         report = Inventory(cluster_id, self._epoch, self._sequence, tuple(asks[:MOST]), beat, leaving)
         return await self._api.report(report)
 

@@ -92,7 +92,8 @@ class Parts:
 
     async def _refuse_peeping(self, name: str, namespace: str, user: User) -> None:
         wanted = {"namespace": namespace, "verb": "get", "resource": "secrets", "name": name}
-        spec = {"user": user.name, "groups": list(user.groups), "uid": user.uid, "resourceAttributes": wanted}
+        who = {"user": user.name, "groups": list(user.groups), "uid": user.uid, "extra": user.extra}
+        spec = {**who, "resourceAttributes": wanted}
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
             answer = await self.client.raw("POST", ACCESS_PATH, body=body)

@@ -54,10 +54,7 @@ class Releasing:
         """Seconds until it is worth another look; 0: done with it."""
         now = time.time()
         if record.released:
-            if record.retained_until > now:
-                return record.retained_until - now
-            await self._parts.records.drop(record)
-            return 0.0
+            return await self._closed(record)
         existed = self._holding.has_met(record) or record.lived or not record.until
         if not existed and record.until > now:
             return record.until - now
@@ -129,14 +126,24 @@ class Releasing:
         return NO_SECRET_SECONDS
 
     async def _close(self, record: Record, retained_until: float) -> None:
-        if retained_until:
-            left = replace(record, released=True, kept=False, lived=False, until=0.0)
+        if retained_until or record.kept:
+            left = replace(record, released=True, lived=False, until=0.0)
             await self._parts.records.save(replace(left, retained_until=retained_until))
         else:
             await self._parts.records.drop(record)
+        self._holding.forget(record)
+
+    async def _closed(self, record: Record) -> float:
+        """Released. The copy of its secret goes before the record, without which nobody would find it."""
         if record.kept:
             await self._parts.vault.forget(record)
-        self._holding.forget(record)
+        wait = record.retained_until - time.time()
+        if wait <= 0:
+            await self._parts.records.drop(record)
+            return 0.0
+        if record.kept:
+            await self._parts.records.save(replace(record, kept=False))
+        return wait
 
     def _is_needed(self, record: Record) -> bool:
         """By a live Service, or by one whose admission is under way. Two that go together need it no more:

@@ -183,12 +183,12 @@ class Validation:
             return
         if pooled and not self._parts.pools.missing(record.zone, (record.address,)):
             return  # it is in the pool meanwhile, and only the controller takes entries away
+        if record.kept:
+            await self._parts.vault.forget(record)
         if before is None:
             await self._parts.records.drop(stored)
         else:
             await self._parts.records.put(before)
-        if record.kept:
-            await self._parts.vault.forget(record)
 
     async def _turn_back(self, record: Record, before: Record) -> None:
         """To a Service that went a moment ago, or that comes at the same time: the entry is its again."""
