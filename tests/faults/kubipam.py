@@ -18,6 +18,7 @@ NAME = "range"
 class Kubipam:
     dialect = "kubipam"
     shares_cluster = False
+    page: Resource | None = RANGE
     resources: tuple[Resource, ...] = (REQUEST, RANGE)
 
     async def open(self, client: Client, namespace: str, size: int) -> None:

@@ -18,6 +18,7 @@ POOL = "pool"
 class Metal3:
     dialect = "metal3"
     shares_cluster = False
+    page: Resource | None = None
     resources: tuple[Resource, ...] = (kinds.CLAIM, CAPI_CLAIM, kinds.ADDRESS, CAPI_ADDRESS, kinds.POOL)
 
     def __init__(self, first: str = "10.0.0.1", stem: str = "10.0.") -> None:

@@ -38,6 +38,7 @@ class Trade(Protocol):
     dialect: str
     shares_cluster: bool  # its pools have cluster scope: one market at a time
     resources: tuple[Resource, ...]
+    page: Resource | None  # where the whole ledger is one object, written whenever somebody comes or goes
 
     async def open(self, client: Client, namespace: str, size: int) -> None: ...
     async def resize(self, client: Client, namespace: str, size: int) -> None: ...

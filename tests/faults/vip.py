@@ -18,6 +18,7 @@ GROUP = "fault-group"
 class Vip:
     dialect = "vip"
     shares_cluster = True
+    page: Resource | None = None
     resources: tuple[Resource, ...] = (kinds.SERVICE, kinds.IP, kinds.IPGROUP)
 
     async def open(self, client: Client, namespace: str, size: int) -> None:
