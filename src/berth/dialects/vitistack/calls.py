@@ -21,7 +21,7 @@ Object = dict[str, Any]
 AT_ONCE = 2  # requests of several calls under way
 SINGLES = 4  # calls under way before others wait to go together
 TOGETHER = 128
-GATHER_SECONDS = 0.04  # in a crowd
+GATHER_SECONDS = 0.02  # in a crowd
 UNKNOWN_CALL = (404, 405)
 Waiting = tuple[str, Object, "asyncio.Future[Object]"]
 

@@ -24,7 +24,7 @@ from berth.net import Address, Range, parse_range
 
 Object = dict[str, Any]
 TRIES = 10
-GATHER_SECONDS = 0.15  # where many come or go at once: a pool of a thousand entries is dear to write
+GATHER_SECONDS = 0.1  # where many come or go at once: a pool of a thousand entries is dear to write
 OURS = "berth"
 
 
