@@ -1,6 +1,7 @@
 """ROR's event stream: the API opens it, ROR says which cluster is gone, and that cluster's services are
-released as by `DELETE /v2/cluster`, but not before a grace period: an event may be wrong, and until then
-a person's undo, the holder itself or its operator's report takes it back. Resumes with Last-Event-ID also
+released as by `DELETE /v2/cluster`, retention and deny flag honoured, and not before a grace period where one
+is set: an event may be wrong, and until an entry is swept a person's undo, the holder itself or its
+operator's report takes it back. Resumes with Last-Event-ID also
 after a restart, reconnects with growing pauses, and neither garbage nor repetition has an effect. Nothing
 is followed: redirects are refused, no address comes from an event.
 """

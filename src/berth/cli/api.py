@@ -91,8 +91,9 @@ def api(
         str, typer.Option(envvar="BERTH_ROR_EVENTS", help="Comma list of event names.")
     ] = "cluster.deleted",
     ror_grace_hours: Annotated[
-        float, typer.Option(envvar="BERTH_ROR_GRACE_HOURS", help="Free nothing earlier than this.")
-    ] = 24.0,
+        float,
+        typer.Option(envvar="BERTH_ROR_GRACE_HOURS", help="Time for an undo: nothing is freed earlier."),
+    ] = 0.0,
     splunk_url: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_URL", help="HTTP Event Collector.")] = "",
     splunk_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_SPLUNK_TOKEN_FILE")] = None,
     splunk_index: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_INDEX")] = "",
