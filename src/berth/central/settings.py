@@ -39,9 +39,7 @@ class Ror:
     events: tuple[str, ...] = ("cluster.deleted",)
     silence_seconds: float = 60.0
     clusters_per_hour: int = 20  # more than that is not believed until the hour is over
-    grace_seconds: float = (
-        0.0  # beyond each entry's own retention; nothing that an event marks is freed earlier
-    )
+    grace_seconds: float = 0.0  # nothing that an event marks is freed earlier
 
 
 @dataclass(frozen=True, slots=True)
