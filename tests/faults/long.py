@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -39,20 +40,25 @@ PORTIONS = 50  # of a row's long number, if it ever gets that far
 
 
 def main() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _cut)
     options = _options()
     rows = [row for row in (*ROWS, *BESIDE) if _is_wanted(row, options)]
-    _say(f"seed {options.seed}, {options.minutes:g} minutes, {len(rows)} rows")
     results: Results = []
     try:
+        _on_signals(_cut)
+        _say(f"seed {options.seed}, {options.minutes:g} minutes, {len(rows)} rows")
         asyncio.run(_run(rows, options, results))
     except KeyboardInterrupt:
         _say("cut short")
     finally:  # whatever happened, hours of it are not lost
+        _on_signals(signal.SIG_IGN)
         _show(results)
         _say(f"{len(results)} of {len(rows)} rows; repeat with --seed {options.seed}")
     sys.exit(1 if any(tally.violations for _, tally in results) else 0)
+
+
+def _on_signals(do: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, do)
 
 
 def _cut(number: int, frame: FrameType | None) -> None:
