@@ -84,6 +84,10 @@ class Server:
         elif not obj["metadata"].get("finalizers"):
             self._remove(resource, obj)
 
+    def slip(self, name: str) -> None:
+        """A delete that met no finalizer when it was decided, and one when it was done."""
+        self._remove(REQUEST, self.find(REQUEST, name))
+
     def edit(self, resource: Resource, name: str, **fields: Any) -> Object:
         return self.patch(resource, name, fields, NAMESPACE)
 

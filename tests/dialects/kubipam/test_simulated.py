@@ -92,6 +92,8 @@ def act(server: Server, random: Random, width: int, pins: list[str]) -> None:
         return
     if random.random() < 0.5:
         server.delete(REQUEST, name)
+    elif random.random() < 0.1 and not meta.is_deleting(server.find(REQUEST, name)):
+        server.slip(name)
 
 
 async def replace_one(running: list[Simulated], server: Server, random: Random) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from berth import log
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.kubipam import kinds
+from berth.dialects.kubipam.audit import compare
 from berth.dialects.kubipam.ledger import Stale
 from berth.dialects.kubipam.ranges import OpenRange, Ranges, Sources
 from berth.dialects.kubipam.requests import holders
@@ -39,6 +40,8 @@ class RangeLife:
             return DONE
         if opened.ledger.has_leftovers():
             await opened.ledger.tidy()
+        if opened.slipped:
+            await self._take_back(opened)
         if meta.is_deleting(obj):
             return await self._going(obj, opened)
         await self._hold(obj)
@@ -101,6 +104,20 @@ class RangeLife:
     async def _list(self) -> list[Object]:
         """Always of all namespaces: who asks from elsewhere holds a block like any other."""
         return (await self._client.list(kinds.REQUEST)).items
+
+    async def _take_back(self, opened: OpenRange) -> None:
+        """Give back the blocks of requests that slipped away: what is on the page, pending for nobody, and in
+        no request that was read after the page is free, however many operators find that out."""
+        slipped, page, version = list(opened.slipped), opened.ledger.page, opened.ledger.version
+        if page is not None:
+            nobodys = compare(page, opened.key, await self._list()).nobodys
+            free = RangeSet(part for block in slipped for part in nobodys.within(block))
+            try:
+                await opened.ledger.change(lambda draft: draft.give_back(free), version)
+            except Stale as error:
+                raise Conflict(409, "the range changed while its requests were read") from error
+        del opened.slipped[: len(slipped)]
+        opened.recount()
 
     # The end
 

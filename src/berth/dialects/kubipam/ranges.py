@@ -13,6 +13,7 @@ from typing import Any
 
 from berth import log
 from berth.control.cache import Cache
+from berth.dialects.kubipam.kinds import FINALIZER
 from berth.dialects.kubipam.ledger import Ledger
 from berth.dialects.kubipam.page import Page, read_cursors
 from berth.dialects.kubipam.requests import Requests
@@ -55,6 +56,7 @@ class OpenRange:
         self._written: Object | None = None  # the spec as it was last read
         self._unwritten: dict[str, Block] = {}  # taken in memory, on their way to the page
         self._shared: list[tuple[str, Block]] = []  # blocks that overlap another's, from before our time
+        self.slipped: list[Block] = []  # of requests that went past our finalizer: RangeLife looks after them
 
     @property
     def fault(self) -> str | None:
@@ -243,6 +245,8 @@ class Ranges:
             self._sources.requests.left(meta.uid(old))
             if (opened := self._open.get(range_of(old))) is not None:
                 opened.gone(meta.uid(old))
+                if (block := _slipped(old)) is not None:
+                    opened.slipped.append(block)
         if new is None:
             return
         self._sources.requests.came(meta.uid(new))
@@ -258,3 +262,10 @@ class Ranges:
         usage = opened.desk.space.usage()
         counts = PoolCounts(usage.total, usage.used, usage.free, usage.reserved)
         self._metrics.pool(PoolKey("kubipam", *opened.key.split("/", 1)), counts)
+
+
+def _slipped(request: Object) -> Block | None:
+    """Its block, if it was gone without ever being seen to go: in the API server a delete can pass by a
+    finalizer that was stored a moment ago."""
+    held = meta.has_finalizer(request, FINALIZER) and not meta.is_deleting(request)
+    return block_of(request) if held else None

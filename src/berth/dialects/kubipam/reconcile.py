@@ -129,7 +129,7 @@ class _Wiring:
         obj, opened = self._ranges.object(key), self._ranges.get(key)
         if obj is None or opened is None:
             return
-        if meta.is_deleting(obj) or opened.ledger.has_leftovers():
+        if meta.is_deleting(obj) or opened.ledger.has_leftovers() or opened.slipped:
             self._range_controller.add(meta.ref(obj))
 
     def _wake_requests_of(self, key: str) -> None:
