@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 from berth.metrics import Metrics
+
+Object = dict[str, Any]
 
 
 class Tally:
@@ -13,8 +17,13 @@ class Tally:
         self._dialect = dialect
         self._counts: Counter[str] = Counter()
 
-    def change(self, before: str, after: str) -> None:
-        """A claim went from one state to another; the empty state is not counted."""
+    def listener(
+        self, state: Callable[[Object | None], str]
+    ) -> Callable[[Object | None, Object | None], None]:
+        """For a cache of claims. The empty state is not counted."""
+        return lambda old, new: self._change(state(old), state(new))
+
+    def _change(self, before: str, after: str) -> None:
         if before == after:
             return
         self._counts[before] -= 1

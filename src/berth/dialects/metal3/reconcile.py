@@ -126,11 +126,11 @@ class _Wiring:
             self._wake_unsettled(book, book.kept.cache.by("cluster", _name(cluster)))
 
     def _claim_listener(self, book: Book) -> Any:
-        controller = self._claim_controllers[book.flavour.kind]
+        controller, count = self._claim_controllers[book.flavour.kind], self._tally.listener(book.state)
 
         def changed(old: Object | None, new: Object | None) -> None:
             claim = new or old
-            self._tally.change(book.state(old), book.state(new))
+            count(old, new)
             if claim is not None and self._started and book.flavour.pool_key(claim) is not None:
                 controller.add(meta.ref(claim))
 

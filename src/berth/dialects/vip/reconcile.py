@@ -17,6 +17,7 @@ from typing import Any
 from berth.control.controller import Controller
 from berth.control.mirror import Watched
 from berth.dialects.shape import Built, Kit
+from berth.dialects.tally import Tally
 from berth.dialects.vip import admit, kinds, ledger
 from berth.dialects.vip.book import ServiceBook
 from berth.dialects.vip.groups import GroupLife
@@ -25,8 +26,7 @@ from berth.dialects.vip.life import ServiceLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.objects import Objects
 from berth.dialects.vip.pools import Lease, Register, Shelf
-from berth.dialects.vip.tally import Tally
-from berth.dialects.vip.translate import owner_of
+from berth.dialects.vip.translate import claim_state, owner_of
 from berth.dialects.vip.virtual import VirtualBook, VirtualClaims, VirtualLife
 from berth.kube import meta
 from berth.kube.meta import Ref
@@ -99,7 +99,7 @@ class _Wiring:
         self._mapping_kept.cache.listen(self._mapping_changed)
         self._ip_kept.cache.listen(self._ip_changed)
         self._services.cache.listen(self._service_changed)
-        self._services.cache.listen(Tally(self._kit.metrics).change)
+        self._services.cache.listen(Tally(self._kit.metrics, "vip").listener(claim_state))
         self._vip_kept.cache.listen(self._vip_changed)
 
     def _adopt(self) -> None:

@@ -231,3 +231,12 @@ def with_ingress(service: Object, blocks: tuple[Block, ...]) -> Object:
     before = status.get("loadBalancer") or {}
     status["loadBalancer"] = {**before, "ingress": wanted or None}
     return status
+
+
+def claim_state(service: Object | None) -> str:
+    """For the metrics; empty: not ours to count."""
+    if service is None:
+        return ""
+    if meta.condition(service, kinds.CONDITION) is not None:
+        return "Waiting"
+    return "Bound" if ingress(service) and meta.has_finalizer(service, kinds.SERVICE_FINALIZER) else ""

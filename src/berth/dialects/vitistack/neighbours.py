@@ -38,6 +38,12 @@ class Neighbours:
     def addresses_of(self, service: Mapping[str, Any] | None) -> tuple[Address, ...]:
         return wish.listed(meta.annotations(service)) if service and self.is_served(service) else ()
 
+    def state(self, service: Mapping[str, Any] | None) -> str:
+        """For the metrics; empty: not ours to count."""
+        if service is None or not self.is_served(service):
+            return ""
+        return "Bound" if self.addresses_of(service) else "Waiting"
+
     def listing(self, address: Address) -> list[Object]:
         found = (self._services.get(*key) for key in self._by_address.get(address, ()))
         return [service for service in found if service is not None]

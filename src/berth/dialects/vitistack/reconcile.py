@@ -19,6 +19,7 @@ from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.mirror import Kept, Watched
 from berth.dialects.shape import Built, Kit
+from berth.dialects.tally import Tally
 from berth.dialects.vitistack import admit, filing, kinds, pools, records
 from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.calls import Calls
@@ -34,7 +35,6 @@ from berth.dialects.vitistack.pools import Pools
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.releasing import Restraint
-from berth.dialects.vitistack.tally import Tally
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.vitistack.vault import Vault
 from berth.errors import InvalidText, UserError
@@ -123,7 +123,7 @@ class _Wiring:
     # What wakes what
 
     def _listen(self) -> None:
-        self._services.cache.listen(Tally(self._neighbours, self._kit.metrics).change)
+        self._services.cache.listen(Tally(self._kit.metrics, "vitistack").listener(self._neighbours.state))
         self._services.cache.listen(self._service_changed)
         self._record_kept.cache.listen(self._record_changed)
         if self._pool_kept is not None:
