@@ -9,7 +9,6 @@ IPAMRequest gone ──────► its range, if that waits to go
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from berth.control.cache import revision_of
@@ -25,6 +24,7 @@ from berth.dialects.kubipam.ranges import Ranges, Sources
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.dialects.kubipam.translate import name_of, range_of, referred
 from berth.dialects.shape import Built, Kit
+from berth.dialects.tally import Tally
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -46,7 +46,7 @@ class _Wiring:
         # Every grant is told, and an object gets only so many Events: warnings must not wait behind those.
         self._events = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._warnings = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
-        self._states: Counter[str] = Counter()
+        self._count = Tally(kit.metrics, "kubipam").listener(_state)
         sources = Sources(
             kit.client, self._range_cache, Requests(self._request_cache), kit.settings.namespace
         )
@@ -148,15 +148,6 @@ class _Wiring:
         obj = self._ranges.object(range_of(new))
         if obj is not None and status.get("message") != before:
             self._warnings.event(obj, "Warning", "allocation", str(status.get("message")))
-
-    def _count(self, old: Object | None, new: Object | None) -> None:
-        before, after = _state(old), _state(new)
-        if before == after:
-            return
-        for state, step in ((before, -1), (after, 1)):
-            if state:
-                self._states[state] += step
-                self._kit.metrics.claims("kubipam", state, self._states[state])
 
 
 def _state(request: Object | None) -> str:
