@@ -1,4 +1,4 @@
-"""Decisions: what a claim gets, or why nothing. Pure: who decides commits, and decides again if that fails."""
+"""Decisions: what a claim gets, or why nothing. Pure: committing them is left to whoever asks."""
 
 from berth.leasing.decide import Decision, Grant, Keep, Refusal, decide
 from berth.leasing.model import Claim, Lease, Pool, Reason, Strategy
