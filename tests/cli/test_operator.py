@@ -141,6 +141,7 @@ async def test_a_busy_port_for_webhooks(terminal: Terminal, server: Server) -> N
         (["--dialects", ","], "--dialects names nothing; choose from metal3,"),
         (["--when-api-is-down", "panic"], "--when-api-is-down must be refuse or admit, not 'panic'."),
         (["--webhook-port", "99999"], "should be less than or equal to 65535"),
+        (["--vitistack-pending-seconds", "30"], "--vitistack-pending-seconds must be at least 65, not 30"),
         (["--lease-seconds", "0"], "should be greater than or equal to 1"),
         (["--dialects", "vip,vitistack", "--kubeconfig", "/none"], "give them different lists"),
     ],

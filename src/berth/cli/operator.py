@@ -14,6 +14,9 @@ from berth.errors import UserError
 from berth.run import Listening, operate
 from berth.settings import ALL_DIALECTS, EXCLUDED_NAMESPACES, METALLB_LABELS, NEED_NOTHING, Settings
 
+# How long the API server may take for a request: its default, which few change.
+REQUEST_SECONDS = 60.0
+
 EXAMPLES = """
 Run all controllers and webhooks of the enabled dialects.
 
@@ -221,7 +224,7 @@ def operator(
         vitistack_zone=vitistack_zone,
         vitistack_excluded=_listed(vitistack_excluded),
         vitistack_bare_addresses=vitistack_bare_addresses,
-        vitistack_pending_seconds=vitistack_pending_seconds,
+        vitistack_pending_seconds=_pending(vitistack_pending_seconds, webhook_deadline_seconds),
         vitistack_resync_seconds=vitistack_resync_seconds,
         vitistack_heartbeat_seconds=vitistack_heartbeat_seconds,
         metallb_namespace=metallb_namespace,
@@ -256,6 +259,17 @@ def _choice(text: str) -> str:
     if text not in ("refuse", "admit"):
         raise UserError(f"--when-api-is-down must be refuse or admit, not {text!r}.")
     return text
+
+
+def _pending(seconds: float, deadline: float) -> float:
+    """Who gave an address back while its Service could still be stored would give it to a second one."""
+    least = REQUEST_SECONDS + deadline
+    if seconds < least:
+        raise UserError(
+            f"--vitistack-pending-seconds must be at least {least:g}, not {seconds:g}: the API server may take "
+            f"{REQUEST_SECONDS:g} s for a request, and our webhooks {deadline:g} s of their own."
+        )
+    return seconds
 
 
 def _say(listening: Listening) -> None:
