@@ -266,8 +266,8 @@ def _pending(seconds: float, deadline: float) -> float:
     least = REQUEST_SECONDS + deadline
     if seconds < least:
         raise UserError(
-            f"--vitistack-pending-seconds must be at least {least:g}, not {seconds:g}: the API server may take "
-            f"{REQUEST_SECONDS:g} s for a request, and our webhooks {deadline:g} s of their own."
+            f"--vitistack-pending-seconds must be at least {least:g}, not {seconds:g}: the API server may "
+            f"take {REQUEST_SECONDS:g} s for a request, and our webhooks {deadline:g} s of their own."
         )
     return seconds
 
