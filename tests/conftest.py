@@ -10,11 +10,13 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.support.cluster import Kubectl, drop_namespace, make_namespace
+from tests.support.postgres import PostgresServer, short_folder
 
 from berth.devcluster import DevCluster
 
@@ -76,3 +78,20 @@ async def namespace(cluster: DevCluster) -> AsyncIterator[str]:
     name = await make_namespace(cluster)
     yield name
     await drop_namespace(cluster, name)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for a worker's tests, a database of its own for each of them."""
+    server = PostgresServer(short_folder())
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database: a test that asks for it runs on both stores."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/berth.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.database()

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.support.central import Options, World, running
-from tests.support.postgres import PostgresServer, short_folder
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    server = PostgresServer(short_folder())
-    yield server
-    server.stop()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/berth.db"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.database()
 
 
 @pytest.fixture
