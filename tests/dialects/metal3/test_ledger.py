@@ -13,7 +13,7 @@ from berth.control.mirror import Kept, Watched
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import made_for
-from berth.dialects.metal3.ledger import Leases, Obstacle, Twins, born_at
+from berth.dialects.metal3.ledger import FEW, Leases, Obstacle, Twins, born_at
 from berth.dialects.metal3.native import Native
 from berth.errors import NotFound
 from berth.kube.client import Client
@@ -54,12 +54,13 @@ def test_whom_an_object_was_made_for(kind: str, group: str, maker: str | None) -
 
 
 class Server:
-    """Answers lists of at most one object, when it is let; knows one object by name, perhaps."""
+    """Answers for at most one object, by list or by name, when it is let."""
 
     def __init__(self, *objects: Object) -> None:
         self.objects = {obj["metadata"]["name"]: obj for obj in objects}
         self.lists = 0
         self.open = asyncio.Event()
+        self.waiting: list[asyncio.Task[Obstacle | None]] = []
 
     async def raw(self, method: str, path: str, *, params: dict[str, str]) -> Object:
         self.lists += 1
@@ -67,6 +68,7 @@ class Server:
         return {"items": list(self.objects.values())[:1]}
 
     async def get(self, resource: object, name: str, namespace: str) -> Object:
+        await self.open.wait()
         if name not in self.objects:
             raise NotFound(404, name)
         return self.objects[name]
@@ -82,14 +84,31 @@ def twins(server: Server) -> Twins:
     return found
 
 
+async def crowded(server: Server) -> Twins:
+    """So many look already that the next ones share a list."""
+    found = twins(server)
+    server.waiting = [asyncio.create_task(look(found)) for _ in range(FEW)]
+    await asyncio.sleep(0)
+    return found
+
+
 async def look(found: Twins, name: str = "a-10-0-0-10") -> Obstacle | None:
     return await found.find("IPClaim", "default", name)
+
+
+async def test_a_few_are_looked_for_by_name() -> None:
+    """A list waits until the API server's cache has caught up; a name does not."""
+    server = Server()
+    server.open.set()
+    found = twins(server)
+    assert await asyncio.gather(*(look(found) for _ in range(FEW))) == [None] * FEW
+    assert server.lists == 0
 
 
 async def test_many_who_ask_at_once_share_two_looks() -> None:
     """The one under way may be too old for those who came after it was sent; the next serves them all."""
     server = Server()
-    found = twins(server)
+    found = await crowded(server)
     asking = [asyncio.create_task(look(found)) for _ in range(50)]
     await asyncio.sleep(0)
     server.open.set()
@@ -100,7 +119,7 @@ async def test_many_who_ask_at_once_share_two_looks() -> None:
 async def test_a_look_that_was_sent_before_does_not_count() -> None:
     """What was stored meanwhile must be seen."""
     server = Server()
-    found = twins(server)
+    found = await crowded(server)
     first = asyncio.create_task(look(found))
     await asyncio.sleep(0)
     second = asyncio.create_task(look(found))

@@ -11,7 +11,7 @@ holds with several operators at work on one claim, too (docs/decisions/0006).
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ from berth.kube import meta, patch
 from berth.kube.client import Client, PatchKind
 from berth.kube.resource import Resource
 from berth.net import Block, parse_block
+
+FEW = 4  # who looks for a twin while no more than this do so in the namespace asks by name
 
 Object = dict[str, Any]
 
@@ -234,9 +236,11 @@ class Leases:
 
 
 class Twins:
-    """Looks at the other API for an address object of the same name, with one live request for many claims.
+    """Looks at the other API for an address object of the same name.
 
-    Most namespaces use one API only: a list of at most one object says so for all who asked before it went.
+    A few claims are asked for by name each: etcd answers that within milliseconds. A crowd shares a request:
+    most namespaces use one API only, and a list of at most one object says so for all who asked before it
+    went. The API server takes a tenth of a second or two for such a list, until its cache has caught up.
     """
 
     def __init__(self, client: Client) -> None:
@@ -245,6 +249,7 @@ class Twins:
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sent: dict[str, int] = defaultdict(int)
         self._answer: dict[str, tuple[int, bool]] = {}
+        self._looking: Counter[str] = Counter()
 
     def pair(self, one: Leases, two: Leases) -> None:
         self._other = {one.flavour.kind: two, two.flavour.kind: one}
@@ -254,15 +259,21 @@ class Twins:
         other = self._other.get(kind)
         if other is None or other.kept.resource is None:
             return None
-        if not other.kept.cache.count_by("namespace", namespace) and await self._none(other, namespace):
-            return None
-        twin = await other.find(namespace, name)
+        key = f"{other.flavour.kind}/{namespace}"
+        self._looking[key] += 1
+        try:
+            if await self._none_at_all(other, namespace, key):
+                return None
+            twin = await other.find(namespace, name)
+        finally:
+            self._looking[key] -= 1
         if twin is None or other.flavour.pool_of_address(twin) is None:
             return None  # no object, or one of another provider, whose names say nothing about ours
         return other.obstacle(twin)
 
-    async def _none(self, other: Leases, namespace: str) -> bool:
-        key = f"{other.flavour.kind}/{namespace}"
+    async def _none_at_all(self, other: Leases, namespace: str, key: str) -> bool:
+        if self._looking[key] <= FEW or other.kept.cache.count_by("namespace", namespace):
+            return False
         asked_at = self._sent[key]
         async with self._locks[key]:
             sent, none = self._answer.get(key, (-1, False))

@@ -29,6 +29,8 @@ from berth.kube import meta
 from berth.kube.meta import Ref
 
 Object = dict[str, Any]
+# More passes than requests in flight: a crowd that waits for one look at the other API holds up nobody else.
+AT_ONCE = 256
 
 
 def build(kit: Kit) -> Built:
@@ -77,7 +79,8 @@ class _Wiring:
 
     def _claim_controller(self, book: Book) -> Controller:
         life = Life(book, self._kit.client, self._kit.events, self._kit.metrics)
-        controller = Controller(f"metal3.{book.flavour.kind.lower()}", life.reconcile, self._kit.metrics)
+        name = f"metal3.{book.flavour.kind.lower()}"
+        controller = Controller(name, life.reconcile, self._kit.metrics, at_once=AT_ONCE)
         book.wake = controller.add
         return controller
 
