@@ -74,13 +74,13 @@ class GroupLife:
         usage = opened.desk.space.usage()
         counts = PoolCounts(usage.total, usage.used, usage.free, usage.reserved)
         self._kit.metrics.pool(PoolKey("vip", "", ref.name), counts)
+        wait = self._written_at.get(ref, 0.0) + STATUS_SECONDS - time.monotonic()
+        if wait > 0:
+            return After(wait)  # before the look at every address: under a flood we are asked all the time
         desired = group_status(group, opened, self._outside(group, opened), datetime.now(UTC))
         change = patch.diff(group.get("status") or {}, desired)
         if change is None:
             return DONE
-        wait = self._written_at.get(ref, 0.0) + STATUS_SECONDS - time.monotonic()
-        if wait > 0:
-            return After(wait)
         self._written_at[ref] = time.monotonic()
         try:
             body = {"metadata": {"uid": meta.uid(group)}, "status": change}
