@@ -93,6 +93,8 @@ class Returns:
         return claim is not None and self._uses(claim, record, maker)
 
     def _uses(self, claim: Object, record: Object, maker: str) -> bool:
+        """Made for the claim is not enough once the claim names another: a claim has one address."""
         if not maker:
             return self._leases.is_for(record, claim)
-        return meta.uid(claim) == maker or self._flavour.bound_name(claim) == record["metadata"]["name"]
+        named = self._flavour.bound_name(claim)
+        return named == record["metadata"]["name"] or (meta.uid(claim) == maker and not named)
