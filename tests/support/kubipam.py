@@ -36,7 +36,7 @@ class World:
     async def granted(self, name: str, range: str = "p", **spec: Any) -> str:
         """Ask and wait for the answer: the CIDR, or `none` if the range is busy."""
         await self.ask(name, range, **spec)
-        status = await self.answered(name)
+        status = await eventually(partial(self._decided, name))
         return str(status["cidr"]) if status["state"] == READY else "none"
 
     async def grants(self, sizes: Iterable[int], range: str = "p", start: int = 0) -> str:
@@ -92,6 +92,11 @@ class World:
     async def _answered(self, name: str) -> Object:
         status = await self.status(name)
         return status if status.get("state") in (READY, BUSY, INVALID) else {}
+
+    async def _decided(self, name: str) -> Object:
+        """The operator may hear of a request before it hears of its range, and then says so first."""
+        status = await self._answered(name)
+        return {} if str(status.get("message", "")).endswith(" not found") else status
 
     async def becomes(self, name: str, **fields: Any) -> Object:
         """The status of a request once it has these fields; None: absent."""

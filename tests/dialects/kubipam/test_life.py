@@ -119,7 +119,7 @@ async def test_a_grant_is_told_on_the_range(world: World) -> None:
 async def test_a_busy_request_goes_without_releasing_anything(world: World) -> None:
     """K-087"""
     await world.range("10.0.0.0/31")
-    await world.granted("holder", size=31)
+    assert await world.granted("holder", size=31) == "10.0.0.0/31"
     assert await world.granted("busy") == "none"
     await world.release("busy")
     assert (await world.get_range())["status"]["taken"] == ["10.0.0.0-10.0.0.1"]
