@@ -51,12 +51,18 @@ def test_any_sequence_of_grants_and_releases(number: int) -> None:
     virtual.run(play(number))
 
 
-async def play(number: int) -> None:
-    """Three operators that lag, lose answers and die; requests of every kind under few names."""
+def opened(number: int) -> tuple[Random, Server, int, list[str]]:
+    """The world of one number: its dice, a range of either family and mode, and what may be asked of it."""
     seed(number)
     random, server = Random(number), Server()
     ranges, width, pins = SPACES[number % 2]
     server.create(RANGE, "p", {"ranges": ranges, "mode": random.choice(["FirstMatch", "RoundRobin"])})
+    return random, server, width, pins
+
+
+async def play(number: int) -> None:
+    """Three operators that lag, lose answers and die; requests of every kind under few names."""
+    random, server, width, pins = opened(number)
     async with operators(server, random, 3, loss=random.choice([0.0, 0.1])) as running:
         for _ in range(40):
             for one in running:
@@ -238,10 +244,7 @@ def test_any_sequence_with_a_backup_restored_in_it(number: int) -> None:
 
 
 async def play_restored(number: int) -> None:
-    seed(number)
-    random, server = Random(number), Server()
-    ranges, width, pins = SPACES[number % 2]
-    server.create(RANGE, "p", {"ranges": ranges, "mode": random.choice(["FirstMatch", "RoundRobin"])})
+    random, server, width, pins = opened(number)
     async with operators(server, random) as running:
         for _ in range(20):
             await some_acts(server, random, width, pins)
