@@ -3,9 +3,10 @@
     recorder.event(obj, "Normal", "Bound", "…")  ──▶ waiting, by key ──▶ one task writes, at a limited rate
 
 `event()` only takes a note: it never waits and never fails. The same object, type, reason and message again
-raises the count of the Event that is there. Three bounds keep a flood from the API server: a bucket for all,
-a bucket per object, and a limit on what waits; warnings go first, what does not fit is dropped, oldest first,
-and counted. A reconcile of the hot path emits at most one Event per object.
+raises the count of the Event that is there. Three bounds keep a flood from the API server: a bucket for
+warnings and a smaller one for the rest, a bucket per object, and a limit on what waits; warnings go first,
+what does not fit is dropped, oldest first, and counted. A reconcile of the hot path emits at most one Event
+per object, and the good news of a flood must not cost those who still wait: hence the smaller bucket.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Rates:
 
     per_second: float = 20.0
     burst: int = 100
+    normal_per_second: float = 5.0
+    normal_burst: int = 25
     object_per_second: float = 1 / 30
     object_burst: int = 10
     window_seconds: float = 600.0
@@ -67,7 +70,8 @@ class Recorder:
         self._component = component
         self._rates = rates or Rates()
         self._clock = asyncio.get_running_loop().time
-        self._bucket = Bucket(self._rates.per_second, self._rates.burst, self._clock)
+        self._warnings = Bucket(self._rates.per_second, self._rates.burst, self._clock)
+        self._normals = Bucket(self._rates.normal_per_second, self._rates.normal_burst, self._clock)
         self._objects: OrderedDict[Target, Bucket] = OrderedDict()
         self._series: OrderedDict[Key, Series] = OrderedDict()
         self._pending = Pending(self._rates.waiting)
@@ -87,8 +91,9 @@ class Recorder:
         """Write what waits, until cancelled."""
         while True:
             await self._some.wait()
-            await asyncio.sleep(self._bucket.seconds_to_next())
-            if not self._bucket.take():
+            bucket = self._warnings if self._pending.has_warnings else self._normals
+            await asyncio.sleep(bucket.seconds_to_next())
+            if not bucket.take():
                 continue
             await self._write(*self._pending.pop())
             self._settle()

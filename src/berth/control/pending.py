@@ -50,6 +50,10 @@ class Pending:
     def __len__(self) -> int:
         return len(self._warnings) + len(self._normals)
 
+    @property
+    def has_warnings(self) -> bool:
+        return bool(self._warnings)
+
     def repeat(self, key: Key, at: datetime) -> bool:
         """Count once more what waits already; False if it does not."""
         waiting = self._lane(key).get(key)

@@ -33,8 +33,10 @@ Edit = Callable[[Draft], None]
 _log = log.get("berth.kubipam.ledger")
 
 TRIES = 12
-# Under load groups form while the last write is on its way; this keeps them from being small.
+# Under load groups form while the last write is on its way; this keeps them from being small. It is the pause
+# after a group of CROWD: after one or two the next is written almost at once, since nobody would join it.
 PACE_SECONDS = 0.05
+CROWD = 8
 LONGEST_PAUSE_SECONDS = 1.0
 # The API server refuses objects above 1.5 MiB. Only a range in very many pieces gets there.
 LARGEST_PAGE = 1_000_000
@@ -92,6 +94,7 @@ class Ledger:
         self._lock = asyncio.Lock()
         self._writing = False
         self._wrote_at = 0.0
+        self._served = 0  # how many the last write was for
         self._bulk = 0
 
     # Following what is there
@@ -212,7 +215,8 @@ class Ledger:
             raise mine.error
 
     async def _pace(self) -> None:
-        wait = self._wrote_at + PACE_SECONDS - time.monotonic()
+        pace = PACE_SECONDS * min(1.0, self._served / CROWD)
+        wait = self._wrote_at + pace - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)
         self._wrote_at = time.monotonic()
@@ -220,6 +224,7 @@ class Ledger:
     async def _commit(self) -> None:
         for attempt in range(TRIES):
             batch, self._waiting = self._waiting, []
+            self._served = len(batch)
             try:
                 if await self._attempt(batch):
                     return
