@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from berth import log
+from berth.control.certs import Certificates, Directory
 from berth.control.door import Door
 from berth.control.events import Recorder
 from berth.control.health import Addresses, Checks, Probes, serve_probes
@@ -85,6 +86,7 @@ class Operator:
         kit = Kit(clients.leading, self._mirror.keep, self._events, metrics, settings, clients.free)
         self._built: list[Built] = [dialect.build(kit) for dialect in self._dialects]
         self._door: Door | None = None
+        self._scraped = _certificates(settings)
         self._filled = False
         self._checks = Checks()
         self._checks.ready("caches", lambda: "" if self._filled else "the first lists are not complete")
@@ -101,6 +103,7 @@ class Operator:
             self._door = door
             async with asyncio.TaskGroup() as tasks:
                 always = [self._mirror.run(), self._events.run(), *(door.tasks() if door else ())]
+                always += [self._scraped.run()] if self._scraped else []
                 running = [tasks.create_task(work) for work in always]
                 await self._mirror.filled()
                 self._filled = True
@@ -141,7 +144,17 @@ class Operator:
 
     async def _probes(self) -> Probes:
         health, metrics = self._settings.health_listen, self._settings.metrics_listen
-        return await serve_probes(Addresses(health, metrics or health), self._checks, self._metrics.registry)
+        if self._scraped:
+            await self._scraped.refresh()
+        tls = self._scraped.context if self._scraped else None
+        where = Addresses(health, metrics or health, tls)
+        return await serve_probes(where, self._checks, self._metrics.registry)
+
+
+def _certificates(settings: Settings) -> Certificates | None:
+    """For the metrics; the webhooks' are the door's own."""
+    folder = settings.metrics_cert_dir
+    return None if folder is None else Certificates(Directory(folder))
 
 
 def _refuse_two_masters(settings: Settings) -> None:

@@ -44,6 +44,7 @@ class Settings:
 
     health_listen: str = "127.0.0.1:0"
     metrics_listen: str = ""  # empty: together with health
+    metrics_cert_dir: Path | None = None  # absent: plain HTTP
     log_level: str = "info"
 
     at_once: int = 64  # claims worked on at a time

@@ -81,7 +81,7 @@ async def _review(port: int) -> bytes:
         (Settings(webhook_url="https://127.0.0.1:99999"), "--webhook-url must be https://host:port"),
         (Settings(webhook_url="https://[::1"), "--webhook-url must be https://host:port"),
         (Settings(webhook_port=9443, webhook_service="berth"), "--webhook-service must be namespace/name"),
-        (Settings(webhook_port=9443, webhook_cert_dir=Path("/none")), "Cannot read the webhook certificate"),
+        (Settings(webhook_port=9443, webhook_cert_dir=Path("/none")), "Cannot read the certificate /none/"),
     ],
 )
 async def test_settings_that_make_no_sense_are_one_sentence(settings: Settings, sentence: str) -> None:

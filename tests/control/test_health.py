@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import aiohttp
 import pytest
 
+from berth.control.authority import Policy, new_keyring
+from berth.control.certs import Certificates, Directory
 from berth.control.health import Addresses, Checks, Probes, serve_probes
 from berth.control.listen import Listen, Server, parse_listen
 from berth.errors import UserError
@@ -104,6 +109,31 @@ async def test_a_busy_port_is_one_sentence_and_leaves_nothing_running() -> None:
         taken = f"127.0.0.1:{busy.getsockname()[1]}"
         with pytest.raises(UserError, match=rf"{taken} is in use .* --metrics-listen"):
             await serve_probes(Addresses(ANY, taken), Checks(), Metrics().registry)
+
+
+async def test_metrics_are_served_over_https_and_probes_are_not(tmp_path: Path) -> None:
+    ring = new_keyring(("127.0.0.1",), datetime.now(UTC), Policy())
+    (tmp_path / "tls.crt").write_bytes(ring.serving.certificate)
+    (tmp_path / "tls.key").write_bytes(ring.serving.key)
+    certificates = Certificates(Directory(tmp_path))
+    await certificates.refresh()
+    trust = ssl.create_default_context(cadata=ring.bundle.decode())
+    async with probes(Addresses(ANY, "127.0.0.2:0", certificates.context)) as running:
+        assert running.metrics is not None
+        url = f"https://{running.metrics.host}:{running.metrics.port}/metrics"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url, ssl=trust, server_hostname="127.0.0.1") as answer,
+        ):
+            assert "berth_leader 1.0" in await answer.text()
+        assert await get(running.health, "/healthz") == (200, "ok\n")
+
+
+async def test_metrics_over_https_want_an_address_of_their_own() -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for shared in ("", ANY):
+        with pytest.raises(UserError, match="--metrics-cert-dir needs --metrics-listen"):
+            await serve_probes(Addresses(ANY, shared, tls), Checks(), Metrics().registry)
 
 
 async def test_an_address_that_is_not_ours_is_one_sentence() -> None:

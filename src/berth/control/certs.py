@@ -1,4 +1,4 @@
-"""The webhook's serving certificate: where it comes from, and how it is changed under a live listener.
+"""A listener's certificate: where it comes from, and how it is changed while the listener lives.
 
     Directory        given: tls.crt, tls.key and perhaps ca.crt, as cert-manager mounts them
     OwnKeyring       self-made, in memory, for a single process outside a cluster
@@ -60,9 +60,7 @@ class Directory:
             bundle = ca.read_bytes() if ca.exists() else b""
             material = Material(self._bytes("tls.crt"), self._bytes("tls.key"), bundle)
         except OSError as error:
-            raise UserError(
-                f"Cannot read the webhook certificate {error.filename}: {error.strerror}."
-            ) from error
+            raise UserError(f"Cannot read the certificate {error.filename}: {error.strerror}.") from error
         server_context(material, f"in {self._path}")
         return material
 
@@ -112,9 +110,9 @@ class Certificates:
             await asyncio.sleep(self._interval_seconds)
             try:
                 if await self.refresh():
-                    self._log.info("webhook certificate changed")
+                    self._log.info("certificate changed")
             except (KubeError, UserError) as error:
-                self._log.warning("webhook certificate not renewed", error=str(error))
+                self._log.warning("certificate not renewed", error=str(error))
 
     async def changed(self) -> None:
         """Return when the next change has happened."""
@@ -137,7 +135,7 @@ def server_context(material: Material, where: str = "") -> ssl.SSLContext:
             context.load_cert_chain(path, password="")  # an encrypted key must not ask the terminal
         except (ssl.SSLError, OSError) as error:
             raise UserError(
-                f"The webhook certificate {where} cannot be used: the key and the certificate must be "
+                f"The certificate {where} cannot be used: the key and the certificate must be "
                 "unencrypted PEM and belong together."
             ) from error
     return context

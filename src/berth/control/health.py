@@ -1,4 +1,4 @@
-"""Probes and metrics over plain HTTP: `/healthz`, `/readyz`, `/metrics`.
+"""Probes over plain HTTP, and metrics, over HTTPS where they are given a certificate.
 
     /healthz   alive: 200 unless a check of life fails (the kubelet then restarts the process)
     /readyz    ready: 503 with each open check and its reason until all pass, then 200
@@ -10,6 +10,7 @@ an address each, or share one.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from berth.control.listen import Server, parse_listen, serve
+from berth.errors import UserError
 
 Check = Callable[[], str]
 
@@ -49,6 +51,7 @@ class Addresses:
 
     health: str = ""
     metrics: str = ""
+    tls: ssl.SSLContext | None = None  # of the metrics; the kubelet asks for the probes without
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Probes:
 
 async def serve_probes(addresses: Addresses, checks: Checks, registry: CollectorRegistry) -> Probes:
     """Start what is asked for; one server if both have the same address."""
+    if addresses.tls and addresses.metrics in ("", addresses.health):
+        raise UserError("--metrics-cert-dir needs --metrics-listen: metrics over HTTPS have their own port.")
     if addresses.health == addresses.metrics and addresses.health:
         app = _with_metrics(_with_health(web.Application(), checks), registry)
         both = await _serve(app, addresses.health, "--health-listen")
@@ -74,7 +79,7 @@ async def serve_probes(addresses: Addresses, checks: Checks, registry: Collector
         health = await _serve(_with_health(web.Application(), checks), addresses.health, "--health-listen")
     if addresses.metrics:
         app = _with_metrics(web.Application(), registry)
-        metrics = await _serve_second(app, addresses.metrics, health)
+        metrics = await _serve_second(app, addresses, health)
     return Probes(health, metrics)
 
 
@@ -82,10 +87,11 @@ async def _serve(app: web.Application, text: str, flag: str) -> Server:
     return await serve(app, parse_listen(text, flag), flag)
 
 
-async def _serve_second(app: web.Application, text: str, first: Server | None) -> Server:
+async def _serve_second(app: web.Application, addresses: Addresses, first: Server | None) -> Server:
     """A second server that cannot start takes the first one with it."""
+    flag = "--metrics-listen"
     try:
-        return await _serve(app, text, "--metrics-listen")
+        return await serve(app, parse_listen(addresses.metrics, flag), flag, tls=addresses.tls)
     except BaseException:
         if first is not None:
             await first.stop()
