@@ -133,6 +133,46 @@ def test_the_webhooks_certificate_may_be_somebody_elses() -> None:
     assert volumes(deployment)["/certs"]["secret"] == {"secretName": "from-cert-manager"}
 
 
+def test_cert_manager_makes_the_webhooks_certificate_as_the_manifests_have_it() -> None:
+    """For upstream's own name of the Service: what was made for it goes on."""
+    named = "ipam-webhook-service"
+    rendered = template(OPERATOR, webhook_certManager_enabled=True, webhook_serviceName=named)
+    wanted = keyed(make.operator(Options(cert_manager=True, webhook_service=named)))
+    kinds = ("Issuer", "Certificate", "Service")
+    assert {key for key in rendered if key[0] in kinds} == {key for key in wanted if key[0] in kinds}
+    for key in (key for key in wanted if key[0] in kinds):
+        assert rendered[key]["apiVersion"] == wanted[key]["apiVersion"]
+        assert rendered[key]["spec"] == wanted[key]["spec"]
+    theirs, ours = one(rendered, "Deployment"), one(wanted, "Deployment")
+    assert container(theirs)["args"] == container(ours)["args"]
+    assert volumes(theirs) == volumes(ours)
+
+
+def test_an_issuer_of_the_cluster_signs_the_webhooks_certificate() -> None:
+    issuer = {"kind": "ClusterIssuer", "name": "company"}
+    rendered = template(OPERATOR, webhook_certManager_enabled=True, webhook_certManager_issuerRef=issuer)
+    assert one(rendered, "Certificate")["spec"]["issuerRef"] == issuer
+    assert "Issuer" not in {kind for kind, _, _ in rendered}
+    both: Object = {"webhook_certManager_enabled": True, "webhook_certSecret": "mine"}
+    assert "leave webhook.certSecret empty" in refused(OPERATOR, **both)
+
+
+def test_metrics_over_https_have_a_port_and_a_certificate_of_their_own() -> None:
+    values: Object = {"metrics_certSecret": "m", "serviceMonitor_enabled": True}
+    rendered = template(OPERATOR, **values)
+    deployment = one(rendered, "Deployment")
+    flags = dict(flag.partition("=")[::2] for flag in container(deployment)["args"])
+    assert (flags["--health-listen"], flags["--metrics-listen"]) == (":8080", ":8443")
+    assert volumes(deployment)[flags["--metrics-cert-dir"]]["secret"] == {"secretName": "m"}
+    ports = {port["name"]: port["containerPort"] for port in container(deployment)["ports"]}
+    assert ports["metrics"] == 8443
+    (service,) = (obj for (_, _, name), obj in rendered.items() if name == "berth-operator-metrics")
+    assert service["spec"]["ports"] == [{"name": "metrics", "port": 8443, "targetPort": "metrics"}]
+    (endpoint,) = one(rendered, "ServiceMonitor")["spec"]["endpoints"]
+    assert (endpoint["scheme"], endpoint["tlsConfig"]["ca"]["secret"]["name"]) == ("https", "m")
+    assert {"port": "metrics"} in one(rendered, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+
+
 # The API
 
 

@@ -28,6 +28,8 @@ class Options:
     replicas: int = 2
     make_namespace: bool = True
     api_url: str = ""  # empty: the IPAM-API beside the operator
+    webhook_service: str = WEBHOOK  # the Service that the API server asks
+    cert_manager: bool = False  # its certificate comes from cert-manager; else the operator makes its own
 
     def chosen(self) -> tuple[Dialect, ...]:
         return named(self.dialects)

@@ -13,7 +13,7 @@ from typing import Any
 from berth.control.door import SECRET
 from berth.control.webhooks import Plan, Service
 from berth.dialects.shape import Dialect, plans_of
-from berth.manifests.options import OPERATOR, WEBHOOK, Object, Options
+from berth.manifests.options import OPERATOR, Object, Options
 from berth.settings import Settings
 
 GROUP = "rbac.authorization.k8s.io"
@@ -86,7 +86,7 @@ def local_rules(dialect: Dialect) -> Mapping[str, list[Object]]:
 
 
 def plans(options: Options) -> list[Plan]:
-    target = Service(options.namespace, WEBHOOK)
+    target = Service(options.namespace, options.webhook_service)
     return [
         Plan(name, webhooks, target)
         for dialect in options.chosen()

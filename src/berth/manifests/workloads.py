@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from berth.manifests.options import API, OPERATOR, WEBHOOK, Object, Options
+from berth.manifests.certificates import CERTS, TLS_SECRET, certificates
+from berth.manifests.options import API, OPERATOR, Object, Options
 from berth.manifests.rights import METALLB, local_rules
 
 UID = 65532
@@ -23,7 +24,8 @@ def operator(options: Options) -> list[Object]:
                 "template": {"metadata": {"labels": labels}, "spec": _operator_pod(options)},
             },
         },
-        _service(options, WEBHOOK, {"name": "webhook", "port": 443, "targetPort": "webhook"}),
+        *certificates(options),
+        _service(options, options.webhook_service, {"name": "webhook", "port": 443, "targetPort": "webhook"}),
         _service(options, f"{OPERATOR}-metrics", {"name": "metrics", "port": 8080, "targetPort": "health"}),
         {
             "apiVersion": "policy/v1",
@@ -41,7 +43,8 @@ def _operator_flags(options: Options) -> list[str]:
         "--leader-elect",
         f"--lease-namespace={options.namespace}",
         "--webhook-port=9443",
-        f"--webhook-service={options.namespace}/{WEBHOOK}",
+        f"--webhook-service={options.namespace}/{options.webhook_service}",
+        *((f"--webhook-cert-dir={CERTS}",) if options.cert_manager else ()),
         "--health-listen=:8080",
     ]
     if {"vip", "vitistack"} <= set(options.dialects):
@@ -56,7 +59,7 @@ def _operator_pod(options: Options) -> Object:
         {"name": "health", "containerPort": 8080},
         {"name": "webhook", "containerPort": 9443},
     ]
-    container = {
+    container: Object = {
         "name": "operator",
         "image": options.image,
         "args": _operator_flags(options),
@@ -66,6 +69,10 @@ def _operator_pod(options: Options) -> Object:
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": _locked_down(),
     }
+    pod: Object = {}
+    if options.cert_manager:
+        container["volumeMounts"] = [{"name": "certs", "mountPath": CERTS, "readOnly": True}]
+        pod["volumes"] = [{"name": "certs", "secret": {"secretName": TLS_SECRET}}]
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -79,6 +86,7 @@ def _operator_pod(options: Options) -> Object:
         "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}],
         "topologySpreadConstraints": [spread],
         "containers": [container],
+        **pod,
     }
 
 
