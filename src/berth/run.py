@@ -12,6 +12,7 @@ From a change in the cluster to an address and back: docs/flow.md.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -107,6 +108,7 @@ class Operator:
                 running = [tasks.create_task(work) for work in always]
                 await self._mirror.filled()
                 self._filled = True
+                gc.freeze()  # the caches are no garbage, and to look through them takes long
                 try:
                     await self._elector.run(self._work)
                 finally:
