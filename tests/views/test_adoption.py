@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from berth.dialects.metal3 import kinds
 from berth.errors import UserError
 from berth.kube.client import Client
 from berth.kube.resource import Resource
-from berth.views import kubipam, metal3
+from berth.views import DEFAULTS, kubipam, metal3
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 Object = dict[str, Any]
@@ -75,6 +76,28 @@ async def test_claims_that_lost_their_pool_or_their_address_are_reported(
         "IPClaim new": "",
         "IPClaim waits": f"its IPPool {namespace}/gone does not exist; it waits",
     }
+
+
+async def test_what_a_watch_filter_leaves_alone_is_reported(client: Client, namespace: str) -> None:
+    await leave_a_pool(client, namespace)
+    told = replace(DEFAULTS, namespace=namespace, watch_filter="blue")
+    (row,) = await metal3.findings(client, told)
+    assert "is not blue: it is left alone; see --watch-filter" in row.problem
+
+
+async def test_a_look_at_one_namespace_counts_what_others_hold_of_it(client: Client, namespace: str) -> None:
+    """Of a kubipam range only: metal3's pools are for their own namespace."""
+    await leave(client, RANGE, "r", namespace, spec={"ranges": ["10.0.0.0/24"]})
+    far = {"ipam": {"name": "r", "namespace": namespace}}
+    await leave(client, REQUEST, f"of-{namespace}", "default", spec=far, cidr="10.0.0.0/25", state="Ready")
+    here = replace(DEFAULTS, namespace=namespace)
+    (row,) = await kubipam.pools(client, here)
+    assert (row.used, row.free) == (128, 128)
+    assert await kubipam.leases(client, here) == []
+    assert [row.what for row in await kubipam.findings(client, here)] == [f"IPAMRange {namespace}/r"]
+    assert await metal3.pools(client, here) == []
+    assert await metal3.findings(client, here) == []
+    await client.delete(REQUEST, f"of-{namespace}", "default")
 
 
 async def test_two_addresses_of_one_claim_are_reported(client: Client, namespace: str) -> None:
@@ -145,7 +168,7 @@ async def test_pools_and_leases_are_shown_with_their_usage(
     spec = {"address": "10.0.0.1", "pool": {"name": "pool"}, "claim": {"name": "c"}}
     await leave(client, kinds.ADDRESS, "a-1", namespace, spec=spec)
     line = next(line for line in (await command(cluster, "pools")).stdout.splitlines() if namespace in line)
-    assert line.split() == ["metal3", f"{namespace}/pool", "1", "4", "█" * 5 + "░" * 15, "3"]
+    assert line.split() == ["metal3", "IPPool", f"{namespace}/pool", "1", "4", "█" * 5 + "░" * 15, "3"]
     leases = (await command(cluster, "leases")).stdout.splitlines()
     assert ["metal3", "10.0.0.1", "IPClaim", f"{namespace}/c", f"{namespace}/pool"] in [
         one.split() for one in leases

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -14,7 +15,8 @@ from tests.support.vip import World
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
 from berth.errors import NotFound
-from berth.views import vip
+from berth.settings import Settings
+from berth.views import DEFAULTS, vip
 from berth.views.explain import explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -32,6 +34,7 @@ async def world(cluster: DevCluster) -> AsyncIterator[World]:
         await made.service("web")
         await made.ip("198.51.100.1", GROUP[0], "web")
         await made.ip("198.51.100.2", GROUP[0], "gone")
+        await made.mapping("gsm", "198.51.100.0/29")
         await made.ip("198.51.100.4", "gsm", "web", kinds.MAPPING_LABEL)
         await client.create(kinds.IP, built(kinds.IP, "198.51.100.5"))
         yield made
@@ -39,18 +42,40 @@ async def world(cluster: DevCluster) -> AsyncIterator[World]:
             with suppress(NotFound):
                 await client.delete(kinds.IP, f"198.51.100.{last}")
         await client.delete(kinds.IPGROUP, GROUP[0])
-        await client.delete(kinds.SERVICE, "web", made.namespace)
+        await client.delete(kinds.MAPPING, "gsm")
+        for service in (await client.list(kinds.SERVICE, made.namespace)).items:
+            await client.delete(kinds.SERVICE, service["metadata"]["name"], made.namespace)
+
+
+async def problems(world: World, settings: Settings = DEFAULTS) -> dict[str, str]:
+    """What is said about each object, by its kind and name."""
+    found = await vip.findings(world.client, settings)
+    return {row.what.replace(f"{world.namespace}/", ""): row.problem for row in found}
 
 
 async def test_a_group_shows_how_full_it_is(world: World) -> None:
     (row,) = (row for row in await vip.pools(world.client) if row.name == GROUP[0])
-    assert (row.total, row.used, row.free, row.state) == (7, 4, 3, "")
+    assert (row.kind, row.total, row.used, row.free, row.state) == ("IPGroup", 7, 4, 3, "")
+
+
+async def test_a_mapping_is_a_pool_too(world: World) -> None:
+    (row,) = (row for row in await vip.pools(world.client) if row.name == "gsm")
+    assert (row.kind, row.total, row.used, row.free, row.state) == ("GroupSegmentMapping", 8, 4, 4, "")
 
 
 async def test_a_lease_row_names_the_owner(world: World) -> None:
     rows = {row.address: row for row in await vip.leases(world.client)}
-    assert rows["198.51.100.1"].holder == f"{world.namespace}/web"
+    assert rows["198.51.100.1"].holder == f"Service {world.namespace}/web"
     assert rows["198.51.100.1"].pool == GROUP[0]
+    assert rows["198.51.100.5"].holder == "(nobody)"
+
+
+async def test_leases_of_one_namespace_are_those_of_its_holders(world: World) -> None:
+    here, elsewhere = (replace(DEFAULTS, namespace=name) for name in (world.namespace, "default"))
+    assert {row.address for row in await vip.leases(world.client, here)} == {
+        f"198.51.100.{last}" for last in (1, 2, 4)
+    }
+    assert await vip.leases(world.client, elsewhere) == []
 
 
 async def test_adoption_tells_which_addresses_have_lost_their_owner(world: World) -> None:
@@ -61,10 +86,49 @@ async def test_adoption_tells_which_addresses_have_lost_their_owner(world: World
     assert found["IP 198.51.100.5"] == ""  # somebody's reservation, which stays one
 
 
+async def test_adoption_tells_which_services_show_what_is_not_theirs(world: World) -> None:
+    for name, address in (("bare", "198.51.100.3"), ("copy", "198.51.100.1"), ("other", "192.0.2.1")):
+        await world.service(name)
+        await world.show(name, address)
+    await world.show("web", "198.51.100.1")
+    found = await problems(world)
+    assert found["Service web (198.51.100.1)"] == ""
+    assert "without an IP object" in found["Service bare (198.51.100.3)"]
+    owner = f"Service {world.namespace}/web"
+    assert found["Service copy (198.51.100.1)"] == f"shows an address whose IP object is {owner}'s"
+    assert not [what for what in found if "other" in what], "another load balancer's"
+    await world.hold("bare")
+    assert (await problems(world))["Service bare (198.51.100.3)"] == "", "its IP object is made again"
+    await world.client.patch(kinds.SERVICE, "bare", {"metadata": {"finalizers": None}}, world.namespace)
+
+
+async def test_adoption_follows_the_classes_the_operator_will_have(world: World) -> None:
+    await world.service("classy", loadBalancerClass="x/y")
+    await world.ip("198.51.100.6", GROUP[0], "classy")
+    try:
+        assert "x/y is served only with --vip-classes" in (await problems(world))["IP 198.51.100.6"]
+        told = replace(DEFAULTS, vip_classes=("x/y",))
+        assert (await problems(world, told))["IP 198.51.100.6"] == ""
+    finally:
+        await world.client.delete(kinds.IP, "198.51.100.6")
+
+
 async def test_explain_asks_whether_an_operator_runs_where_nothing_was_answered(world: World) -> None:
     found = await explain(world.client, "service/web", world.namespace)
     assert "is the operator running" in found.answer
     assert GROUP[0] in [row.name for row in found.pools]
+    assert {row.kind for row in found.pools} == {"IPGroup"}
+
+
+async def test_explain_knows_the_classes_it_is_told(world: World) -> None:
+    await world.service("classy", loadBalancerClass="x/y")
+    told = replace(DEFAULTS, vip_classes=("x/y",))
+    unknown = await explain(world.client, "service/classy", world.namespace)
+    known = await explain(world.client, "service/classy", world.namespace, told)
+    assert "x/y is served where --vip-classes" in unknown.answer
+    assert "is the operator running" in known.answer
+    without = await explain(world.client, "service/web", world.namespace, replace(told, vitistack_classes=()))
+    assert "a Service without a loadBalancerClass is served where" in without.answer
 
 
 async def test_explain_tells_what_a_virtualip_has_or_waits_for(world: World) -> None:
@@ -76,5 +140,9 @@ async def test_explain_tells_what_a_virtualip_has_or_waits_for(world: World) -> 
         await world.client.patch(
             kinds.VIRTUAL_IP, "old", {"status": status}, world.namespace, subresource="status"
         )
-        assert (await explain(world.client, "virtualip/old", world.namespace)).answer == answer
+        told = await explain(world.client, "virtualip/old", world.namespace)
+        assert told.answer == answer
+        assert [row.name for row in told.pools if row.kind == "GroupSegmentMapping"] == ["gsm"]
+        assert len(told.pools) == 1
+    assert "VirtualIP old (198.51.100.3)" in await problems(world)
     await world.client.delete(kinds.VIRTUAL_IP, "old", world.namespace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.errors import AlreadyExists, NotFound, UserError
 from berth.kube.client import Client
-from berth.views import Finding, vitistack
+from berth.settings import Settings
+from berth.views import DEFAULTS, Finding, vitistack
 from berth.views.explain import explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -42,8 +44,8 @@ class World:
         )
         self._made.append(name)
 
-    async def problem(self, name: str) -> str:
-        found = await vitistack.findings(self.client)
+    async def problem(self, name: str, settings: Settings = DEFAULTS) -> str:
+        found = await vitistack.findings(self.client, settings)
         (one,) = (row for row in found if row.what == f"Service {self.namespace}/{name}")
         return one.problem
 
@@ -82,22 +84,23 @@ async def test_a_zone_shows_what_this_cluster_holds_of_it(world: World) -> None:
     await world.service("one", FIRST)
     await world.service("two", SECOND)
     await world.service("sharing", f"{SECOND}/32")
-    rows = {row.name: row for row in await vitistack.views().pools(world.client)}
+    rows = {row.name: row for row in await vitistack.pools(world.client)}
     assert (rows["inet/ipv4"].used, rows["inet/ipv4"].total) == (2, 0)
     assert "--api-url" in rows["inet/ipv4"].state
 
 
 async def test_with_the_apis_address_a_zone_shows_how_full_it_is(world: World, tmp_path: Path) -> None:
     api = Api(tmp_path)
+    told = replace(DEFAULTS, api_url=api.url)
     api.start()
     try:
-        rows = {row.name: row for row in await vitistack.views(api.url).pools(world.client)}
+        rows = {row.name: row for row in await vitistack.pools(world.client, told)}
     finally:
         api.stop()
     assert (rows["inet/ipv4"].total, rows["inet/ipv4"].free) == (1024, 1024)
     assert rows["inet/ipv6"].total == 2**64
     with pytest.raises(UserError, match="does not tell how full"):
-        await vitistack.views(api.url).pools(world.client)
+        await vitistack.pools(world.client, told)
 
 
 async def test_explain_tells_given_from_waiting_and_served(world: World) -> None:
@@ -133,6 +136,29 @@ async def test_adoption_says_what_is_wrong_before_anything_is_started(world: Wor
     assert "retention" in await world.problem("forever")
     assert f"Secret {world.namespace}/lost is missing" in await world.problem("locked")
     assert "--vitistack-classes" in await world.problem("classy")
+
+
+async def test_adoption_is_told_what_the_operator_is_told(world: World) -> None:
+    await world.service("classy", FIRST, {"loadBalancerClass": "example.org/other"})
+    await world.service("plain", SECOND)
+    told = replace(DEFAULTS, vitistack_classes=("example.org/other",))
+    assert await world.problem("classy", told) == ""
+    assert "without a class" in await world.problem("plain", told)
+    elsewhere = replace(DEFAULTS, vitistack_namespace="another")
+    assert "Secret another/default is missing" in await world.problem("plain", elsewhere)
+    left = replace(DEFAULTS, vitistack_excluded=(world.namespace,))
+    assert "its namespace is left alone" in await world.problem("plain", left)
+    only = await vitistack.findings(world.client, replace(DEFAULTS, namespace="default"))
+    assert not [row for row in only if world.namespace in row.what]
+
+
+async def test_the_default_zone_is_the_operators(world: World) -> None:
+    await world.service("plain", FIRST, zone="")
+    told = replace(DEFAULTS, vitistack_zone="hnet-public")
+    (row,) = await vitistack.leases(world.client, replace(told, namespace=world.namespace))
+    assert row.pool == "hnet-public"
+    answer = (await explain(world.client, "svc/plain", world.namespace, told)).answer
+    assert "of zone hnet-public" in answer
 
 
 async def test_services_that_share_one_address_by_key_are_taken_over(world: World) -> None:

@@ -14,7 +14,7 @@ from berth.cli.process import run_until_stopped
 from berth.errors import UserError
 
 EXAMPLES = """
-Run the IPAM-API: one durable ledger of addresses for many clusters.
+Run the IPAM-API: one ledger of addresses for many clusters.
 
 \b
 Examples:

@@ -11,8 +11,10 @@ import typer
 from berth.bench import api, control, engine, kubipam, metal3, vip, vitistack
 
 HELP = """
-The benchmarks, one JSON object a line: bench, n, per_s, and where they apply ceiling_per_s, ratio, p50_ms,
-p99_ms, cpu_s_per_1000, rss_mb. Those on a cluster start their own control plane.
+The benchmarks, one JSON object a line.
+
+Its keys: bench, n, per_s, and where they apply ceiling_per_s, ratio, p50_ms, p99_ms, cpu_s_per_1000, rss_mb.
+Those on a cluster start their own control plane.
 
 \b
 Examples:

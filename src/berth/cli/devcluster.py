@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from berth.cli.tables import print_table
 from berth.devcluster import Binaries, DevCluster, Options
 from berth.devcluster.crds import prepare_cluster_api_crds
 from berth.devcluster.keep import Keeper
-from berth.devcluster.kept import Shelf
+from berth.devcluster.kept import Kept, Shelf
 from berth.devcluster.programs import CORE, EVERYTHING
 from berth.devcluster.progress import Bar
 from berth.errors import UserError
 
 EXAMPLES = """
-A real kube-apiserver and etcd on this machine, for trying and testing; no containers, no root.
+A real kube-apiserver and etcd on this machine.
+
+For trying and testing; no containers, no root.
 
 \b
   berth devcluster start                      until Ctrl-C
@@ -110,11 +111,15 @@ def kubeconfig(name: Name = "default") -> None:
 @app.command("list")
 def list_() -> None:
     """Show the clusters in the background."""
-    table = Table("name", "state", "pid", "kubeconfig", box=None)
-    for kept in Shelf.of(os.environ).all():
-        state = "ready" if kept.ready else "starting" if kept.pid else "stopped"
-        table.add_row(kept.name, state, str(kept.pid or "-"), str(kept.kubeconfig))
-    _wide().print(table)
+    rows = [
+        (kept.name, _state(kept), str(kept.pid or "-"), str(kept.kubeconfig))
+        for kept in Shelf.of(os.environ).all()
+    ]
+    print_table(("NAME", "STATE", "PID", "KUBECONFIG"), rows)
+
+
+def _state(kept: Kept) -> str:
+    return "ready" if kept.ready else "starting" if kept.pid else "stopped"
 
 
 @app.command()
@@ -126,10 +131,8 @@ def prepare(
     """Fetch or build the programs into the cache. The first time takes about ten minutes on two cores."""
     with Bar() as bar:
         binaries = _run(_prepare(programs or list(EVERYTHING), bar))
-    table = Table("program", "from", "path", box=None)
-    for name, found in binaries.found.items():
-        table.add_row(name, found.origin, str(found.path))
-    _wide().print(table)
+    rows = [(name, found.origin, str(found.path)) for name, found in binaries.found.items()]
+    print_table(("PROGRAM", "FROM", "PATH"), rows)
 
 
 async def _prepare(names: list[str], bar: Bar) -> Binaries:
@@ -151,9 +154,3 @@ async def _cancelled_by_sigterm(work: Coroutine[Any, Any, Binaries]) -> Binaries
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
-
-
-def _wide() -> Console:
-    """Paths are for copying: never cut them to the width of a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=400)

@@ -1,85 +1,173 @@
-"""`berth pools`, `leases`, `explain` and `adopt`: looks at a live cluster; nothing is written."""
+"""`berth pools`, `leases`, `explain` and `adopt`: looks at a live cluster; nothing is written.
+
+Where a setting of the operator changes the answer, the flag and the environment name are the operator's.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import orjson
 import typer
-from rich.console import Console
 
-from berth.cli.tables import print_table
+from berth.cli.options import (
+    EXCLUDED,
+    ApiCaFile,
+    ApiUrl,
+    Kubeconfig,
+    VipClasses,
+    VitistackClasses,
+    VitistackExcluded,
+    VitistackNamespace,
+    VitistackZone,
+    WatchFilter,
+    dialect_names,
+    listed,
+)
+from berth.cli.tables import print_table, table_lines
 from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
+from berth.settings import ALL_DIALECTS, Settings
 from berth.views import PoolRow
 from berth.views.every import every
 from berth.views.explain import explain as explain_it
+from berth.views.explain import named
 
 T = TypeVar("T")
-BAR = 20
-Kubeconfig = Annotated[
-    Path | None, typer.Option(envvar="BERTH_KUBECONFIG", help="Else KUBECONFIG, else the in-cluster account.")
+BAR, LEAST_BAR = 20, 5
+ALL = ",".join(ALL_DIALECTS)
+POOLS = ("DIALECT", "KIND", "POOL", "USED", "TOTAL", "", "FREE", "")
+Dialects = Annotated[
+    str, typer.Option(envvar="BERTH_DIALECTS", help="Comma list of the dialects to look at.")
 ]
-ApiUrl = Annotated[
-    str,
-    typer.Option(
-        envvar=["BERTH_API_URL", "IPAM_API_URL"],
-        help="The IPAM-API, which knows how full vitistack's zones are.",
-    ),
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", envvar="BERTH_NAMESPACE", help="Only this one; empty: all.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON object a line.")]
 
 
-def pools(kubeconfig: Kubeconfig = None, api_url: ApiUrl = "", json: Json = False) -> None:
-    """Every dialect's pools in one table, with how full they are."""
-    rows = _asked(kubeconfig, lambda client: _all(client, "pools", api_url))
+def pools(
+    kubeconfig: Kubeconfig = None,
+    dialects: Dialects = ALL,
+    namespace: Namespace = "",
+    api_url: ApiUrl = "",
+    api_ca_file: ApiCaFile = None,
+    vitistack_zone: VitistackZone = "inet",
+    json: Json = False,
+) -> None:
+    """Every dialect's pools in one table, with how full they are.
+
+    How full a zone of vitistack is only the IPAM-API knows: name it with --api-url. Without it, what this
+    cluster holds is shown.
+
+    \b
+    Examples:
+      berth pools
+      berth pools --dialects metal3,kubipam -n team-a
+      berth pools --api-url https://ipam.example.org/v2 --json
+    """
+    settings = Settings(
+        dialects=dialect_names(dialects),
+        namespace=namespace,
+        api_url=api_url,
+        api_ca_file=api_ca_file,
+        vitistack_zone=vitistack_zone,
+    )
+    rows: list[PoolRow] = _all(kubeconfig, "pools", settings)
     if json:
         _print_json(rows)
-        return
-    print_table(("dialect", "pool", "used", "total", "", "free", ""), map(_pool_line, rows))
+    else:
+        _print_pools(rows)
 
 
-def _pool_line(row: PoolRow) -> tuple[str, ...]:
+def _print_pools(rows: list[PoolRow]) -> None:
+    """On a narrow terminal the bar is what gets shorter, and goes."""
+    bar = BAR
+    if sys.stdout.isatty():
+        longest = max(map(len, table_lines(POOLS, (_pool_line(row, 0) for row in rows))))
+        bar = min(BAR, shutil.get_terminal_size().columns - longest)
+    print_table(POOLS, (_pool_line(row, bar if bar >= LEAST_BAR else 0) for row in rows))
+
+
+def _pool_line(row: PoolRow, bar: int) -> tuple[str, ...]:
     total, free = (_count(row.total), _count(row.free)) if row.total else ("", "")
-    return row.dialect, row.name, _count(row.used), total, _bar(row), free, row.state
+    return row.dialect, row.kind, row.name, _count(row.used), total, _bar(row, bar), free, row.state
 
 
-def _bar(row: PoolRow) -> str:
+def _bar(row: PoolRow, width: int) -> str:
     """Never empty while something is used, and never full while something is free."""
-    if not row.total:
+    if not row.total or not width:
         return ""
-    full = min(max(round(row.used / row.total * BAR), 1 if row.used else 0), BAR if not row.free else BAR - 1)
-    return "█" * full + "░" * (BAR - full)
+    least, most = 1 if row.used else 0, width - 1 if row.free else width
+    full = min(max(round(row.used / row.total * width), least), most)
+    return "█" * full + "░" * (width - full)
 
 
-def leases(kubeconfig: Kubeconfig = None, json: Json = False) -> None:
-    """Every dialect's leases in one table: which address, who holds it, from which pool."""
-    rows = _asked(kubeconfig, lambda client: _all(client, "leases"))
+def leases(
+    kubeconfig: Kubeconfig = None,
+    dialects: Dialects = ALL,
+    namespace: Namespace = "",
+    vitistack_zone: VitistackZone = "inet",
+    json: Json = False,
+) -> None:
+    """Every dialect's leases in one table: address, holder, pool.
+
+    \b
+    Examples:
+      berth leases -n team-a
+      berth leases --json | sort > before.jsonl
+    """
+    settings = Settings(dialects=dialect_names(dialects), namespace=namespace, vitistack_zone=vitistack_zone)
+    rows = _all(kubeconfig, "leases", settings)
     if json:
         _print_json(rows)
-        return
-    print_table(("dialect", "address", "holder", "pool"), rows)
+    else:
+        print_table(("DIALECT", "ADDRESS", "HOLDER", "POOL"), rows)
 
 
 def explain(
-    what: Annotated[str, typer.Argument(help="KIND/NAME, for example ipclaim/c1 or service/web.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n")] = "default",
+    what: Annotated[str, typer.Argument(help="What it is about.", metavar="KIND/NAME")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where it is.")] = "default",
     kubeconfig: Kubeconfig = None,
     api_url: ApiUrl = "",
+    api_ca_file: ApiCaFile = None,
+    vip_classes: VipClasses = "",
+    vitistack_classes: VitistackClasses = "",
+    vitistack_zone: VitistackZone = "inet",
+    vitistack_excluded: VitistackExcluded = EXCLUDED,
 ) -> None:
-    """Why a claim, request or Service waits, or got what it got."""
-    found = _asked(kubeconfig, lambda client: explain_it(client, what, namespace, api_url))
-    console = _console()
-    console.print(f"{found.what} {found.answer}")
+    """Why a claim, request or Service waits, or got what it got.
+
+    KIND is ipclaim, ipaddressclaim, ipamrequest, virtualip or service.
+
+    \b
+    Examples:
+      berth explain ipclaim/c1 -n metal3
+      berth explain service/web --vip-classes paas.org/vip
+    """
+    named(what)  # what is written wrong is told before a cluster is asked for
+    settings = Settings(
+        dialects=ALL_DIALECTS,
+        api_url=api_url,
+        api_ca_file=api_ca_file,
+        vip_classes=listed(vip_classes),
+        vitistack_classes=listed(vitistack_classes),
+        vitistack_zone=vitistack_zone,
+        vitistack_excluded=listed(vitistack_excluded),
+    )
+    found = _asked(kubeconfig, lambda client: explain_it(client, what, namespace, settings))
+    typer.echo(f"{found.what} {found.answer}")
     for row in found.pools:
         counted = f"{_count(row.free)} of {_count(row.total)} free" if row.total else f"{row.used} used"
-        console.print(f"  {row.name}: {', '.join(filter(None, (counted, row.state)))}")
+        typer.echo(f"  {row.kind} {row.name}: {', '.join(filter(None, (counted, row.state)))}")
     for event in found.events:
-        console.print(f"  {event}")
+        typer.echo(f"  {event}")
 
 
 def adopt(
@@ -87,15 +175,37 @@ def adopt(
         bool, typer.Option("--check", help="Report only; this is all the command does.")
     ] = False,
     kubeconfig: Kubeconfig = None,
+    dialects: Dialects = ALL,
+    namespace: Namespace = "",
+    watch_filter: WatchFilter = "",
+    vip_classes: VipClasses = "",
+    vitistack_classes: VitistackClasses = "",
+    vitistack_namespace: VitistackNamespace = "ipam-system",
+    vitistack_excluded: VitistackExcluded = EXCLUDED,
     json: Json = False,
 ) -> None:
-    """What Berth would take over from an existing installation, before anything is started.
+    """What Berth would take over, before anything is started.
 
-    Exit code 1 if something could not be taken over.
+    A line for each object of an existing installation: taken over as it is, or why not. Give it the flags the
+    operator will have. Exit code 1 if something would not be taken over.
+
+    \b
+    Examples:
+      berth adopt --check --dialects metal3
+      berth adopt --check --dialects vip,vitistack --vip-classes paas.org/vip
     """
     if not check:
         raise UserError("adopt only looks, and wants to be asked so: berth adopt --check")
-    rows = _asked(kubeconfig, lambda client: _all(client, "findings"))
+    settings = Settings(
+        dialects=dialect_names(dialects),
+        namespace=namespace,
+        watch_filter=watch_filter,
+        vip_classes=listed(vip_classes),
+        vitistack_classes=listed(vitistack_classes),
+        vitistack_namespace=vitistack_namespace,
+        vitistack_excluded=listed(vitistack_excluded),
+    )
+    rows = _all(kubeconfig, "findings", settings)
     if json:
         _print_json(rows)
     else:
@@ -107,8 +217,11 @@ def adopt(
         raise typer.Exit(1)
 
 
-async def _all(client: Client, question: str, api_url: str = "") -> list[Any]:
-    return [row for views in every(api_url) for row in await getattr(views, question)(client)]
+def _all(kubeconfig: Path | None, question: str, settings: Settings) -> list[Any]:
+    async def ask(client: Client) -> list[Any]:
+        return [row for views in every(settings) for row in await getattr(views, question)(client, settings)]
+
+    return _asked(kubeconfig, ask)
 
 
 def _asked(kubeconfig: Path | None, question: Callable[[Client], Awaitable[T]]) -> T:
@@ -120,14 +233,10 @@ def _asked(kubeconfig: Path | None, question: Callable[[Client], Awaitable[T]]) 
     return asyncio.run(ask())
 
 
-def _print_json(rows: list[NamedTuple]) -> None:
+def _print_json(rows: list[Any]) -> None:
     for row in rows:
         typer.echo(orjson.dumps(row._asdict(), default=str).decode())
 
 
 def _count(number: int) -> str:
     return str(number) if number < 10**9 else f"{number:.1e}"
-
-
-def _console() -> Console:
-    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False)

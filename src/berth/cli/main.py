@@ -23,6 +23,8 @@ Berth: one address manager for Kubernetes.
   berth operator           controllers and webhooks in a cluster
   berth api                the central IPAM-API
   berth manifests all      the YAML to install
+  berth adopt --check      what it would take over from what runs today
+  berth explain KIND/NAME  why something waits, or got what it got
 """
 
 app = typer.Typer(

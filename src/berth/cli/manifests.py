@@ -10,7 +10,8 @@ import typer
 
 from berth import layouts
 from berth import manifests as make
-from berth.cli.operator import dialect_names
+from berth.cli.options import dialect_names
+from berth.devcluster.faults import explained
 from berth.errors import UserError
 from berth.manifests import Options
 
@@ -32,9 +33,11 @@ DEFAULTS = Options()
 USUAL = ",".join(DEFAULTS.dialects)
 
 EXAMPLES = """
-Print the YAML to install: crds, rbac, webhooks, operator, api, bundle (all an operator needs) or all.
-Or write the files of another installer into a directory: chart-files, kustomize or clusterctl.
-Without --dialects, all has every dialect and the IPAM-API; the others have those that need nothing else.
+Print the YAML to install, or write another installer's files.
+
+Printed: crds, rbac, webhooks, operator, api, bundle (all an operator needs) or all. Written into a directory:
+chart-files, kustomize or clusterctl. Without --dialects, all has every dialect and the IPAM-API; the others
+have those that need nothing else.
 
 \b
 Examples:
@@ -52,18 +55,36 @@ def manifests(
     ] = "",
     namespace: Annotated[str, typer.Option(help="Where operator and API live.")] = DEFAULTS.namespace,
     image: Annotated[str, typer.Option(help="The image, with its registry.")] = DEFAULTS.image,
-    replicas: Annotated[int, typer.Option(help="Of the operator.")] = DEFAULTS.replicas,
+    replicas: Annotated[int, typer.Option(help="Of the operator.", min=1)] = DEFAULTS.replicas,
     api_url: Annotated[
         str,
         typer.Option(help="The IPAM-API with its /v2, for vitistack.", show_default="the one of all.yaml"),
     ] = "",
+    webhook_service: Annotated[
+        str, typer.Option(help="Name of the Service that the API server asks.")
+    ] = DEFAULTS.webhook_service,
+    cert_manager: Annotated[
+        bool,
+        typer.Option("--cert-manager", help="The webhooks' certificate from cert-manager, not self-made."),
+    ] = False,
     into: Annotated[Path, typer.Option(help="Of what is written as files: where.")] = Path("."),
     make_namespace: Annotated[
         bool, typer.Option("--make-namespace/--no-make-namespace", help="Include the Namespace object.")
     ] = True,
 ) -> None:
+    if not image:
+        raise UserError(f"--image must name the image, for example {DEFAULTS.image}.")
     usual = ",".join(make.EVERY) if part == "all" else USUAL
-    options = Options(namespace, dialect_names(dialects or usual), image, replicas, make_namespace, api_url)
+    options = Options(
+        namespace=namespace,
+        dialects=dialect_names(dialects or usual),
+        image=image,
+        replicas=replicas,
+        make_namespace=make_namespace,
+        api_url=api_url,
+        webhook_service=webhook_service,
+        cert_manager=cert_manager,
+    )
     if part in DIRECTORIES:
         _write(into, DIRECTORIES[part](options))
     elif part in PARTS:
@@ -75,8 +96,9 @@ def manifests(
 def _write(into: Path, files: dict[str, str]) -> None:
     for name, content in files.items():
         path = into / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+        with explained(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
 
 
 manifests.__doc__ = EXAMPLES

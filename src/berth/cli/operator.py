@@ -8,11 +8,25 @@ from typing import Annotated
 import typer
 
 from berth import log
+from berth.cli.options import (
+    EXCLUDED,
+    ApiCaFile,
+    ApiUrl,
+    Kubeconfig,
+    VipClasses,
+    VitistackClasses,
+    VitistackExcluded,
+    VitistackNamespace,
+    VitistackZone,
+    WatchFilter,
+    dialect_names,
+    listed,
+)
 from berth.cli.process import run_until_stopped
 from berth.dialects.vip.interval import interval_seconds
 from berth.errors import UserError
 from berth.run import Listening, operate
-from berth.settings import ALL_DIALECTS, EXCLUDED_NAMESPACES, METALLB_LABELS, NEED_NOTHING, Settings
+from berth.settings import ALL_DIALECTS, METALLB_LABELS, NEED_NOTHING, Settings
 
 # How long the API server may take for a request: its default, which few change.
 REQUEST_SECONDS = 60.0
@@ -29,10 +43,7 @@ Examples:
 
 
 def operator(
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(envvar="BERTH_KUBECONFIG", help="Else KUBECONFIG, else the in-cluster account."),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     dialects: Annotated[
         str,
         typer.Option(
@@ -59,13 +70,7 @@ def operator(
     namespace: Annotated[
         str, typer.Option(envvar="BERTH_NAMESPACE", help="Watch only this namespace; empty: all.")
     ] = "",
-    watch_filter: Annotated[
-        str,
-        typer.Option(
-            envvar="BERTH_WATCH_FILTER",
-            help="Only objects whose label cluster.x-k8s.io/watch-filter is this.",
-        ),
-    ] = "",
+    watch_filter: WatchFilter = "",
     webhook_port: Annotated[
         int,
         typer.Option(
@@ -97,41 +102,19 @@ def operator(
         str,
         typer.Option(envvar="BERTH_METRICS_LISTEN", help="Where /metrics answers; empty: with the probes."),
     ] = "",
-    api_url: Annotated[
-        str,
+    metrics_cert_dir: Annotated[
+        Path | None,
         typer.Option(
-            envvar=["BERTH_API_URL", "IPAM_API_URL"],
-            help="The IPAM-API with its /v2, for the vitistack dialect.",
+            envvar="BERTH_METRICS_CERT_DIR",
+            help="tls.crt and tls.key: /metrics over HTTPS, at --metrics-listen; absent: plain HTTP.",
         ),
-    ] = "",
-    vip_classes: Annotated[
-        str,
-        typer.Option(
-            envvar="BERTH_VIP_CLASSES",
-            help="Comma list of the loadBalancerClass values vip serves; empty: Services without one.",
-        ),
-    ] = "",
-    vitistack_classes: Annotated[
-        str,
-        typer.Option(
-            envvar="BERTH_VITISTACK_CLASSES",
-            help="Comma list of the loadBalancerClass values vitistack serves; empty: Services without one.",
-        ),
-    ] = "",
-    vitistack_zone: Annotated[
-        str, typer.Option(envvar="BERTH_VITISTACK_ZONE", help="Zone of Services that name none.")
-    ] = "inet",
-    vitistack_namespace: Annotated[
-        str,
-        typer.Option(envvar="BERTH_VITISTACK_NAMESPACE", help="Where the default secret and records are."),
-    ] = "ipam-system",
-    vitistack_excluded: Annotated[
-        str,
-        typer.Option(
-            envvar="BERTH_VITISTACK_EXCLUDED_NAMESPACES",
-            help="Comma list of namespaces whose Services vitistack never touches.",
-        ),
-    ] = ",".join(EXCLUDED_NAMESPACES),
+    ] = None,
+    api_url: ApiUrl = "",
+    vip_classes: VipClasses = "",
+    vitistack_classes: VitistackClasses = "",
+    vitistack_zone: VitistackZone = "inet",
+    vitistack_namespace: VitistackNamespace = "ipam-system",
+    vitistack_excluded: VitistackExcluded = EXCLUDED,
     vitistack_bare_addresses: Annotated[
         bool,
         typer.Option(
@@ -180,9 +163,7 @@ def operator(
     api_seconds: Annotated[
         float, typer.Option(envvar="BERTH_API_SECONDS", help="Time limit of one call of the IPAM-API.")
     ] = 3.0,
-    api_ca_file: Annotated[
-        Path | None, typer.Option(envvar="BERTH_API_CA_FILE", help="CA of the IPAM-API's certificate.")
-    ] = None,
+    api_ca_file: ApiCaFile = None,
     api_token_file: Annotated[
         Path | None, typer.Option(envvar="BERTH_API_TOKEN_FILE", help="Bearer token for the IPAM-API.")
     ] = None,
@@ -216,13 +197,14 @@ def operator(
         webhook_service=webhook_service,
         health_listen=health_listen,
         metrics_listen=metrics_listen,
+        metrics_cert_dir=metrics_cert_dir,
         log_level=log_level,
         api_url=api_url,
-        vip_classes=_listed(vip_classes),
-        vitistack_classes=_listed(vitistack_classes),
+        vip_classes=listed(vip_classes),
+        vitistack_classes=listed(vitistack_classes),
         vitistack_namespace=vitistack_namespace,
         vitistack_zone=vitistack_zone,
-        vitistack_excluded=_listed(vitistack_excluded),
+        vitistack_excluded=listed(vitistack_excluded),
         vitistack_bare_addresses=vitistack_bare_addresses,
         vitistack_pending_seconds=_pending(vitistack_pending_seconds, webhook_deadline_seconds),
         vitistack_resync_seconds=vitistack_resync_seconds,
@@ -240,19 +222,6 @@ def operator(
 
 
 operator.__doc__ = EXAMPLES
-
-
-def dialect_names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    unknown = [name for name in names if name not in ALL_DIALECTS]
-    if unknown or not names:
-        wrong = ", ".join(unknown) or "nothing"
-        raise UserError(f"--dialects names {wrong}; choose from {', '.join(ALL_DIALECTS)}.")
-    return names
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
 
 
 def _choice(text: str) -> str:

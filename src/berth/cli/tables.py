@@ -8,8 +8,6 @@ from typing import Any
 
 import orjson
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from berth.leasing.holders import Entry
 from berth.leasing.usage import Usage
@@ -31,15 +29,15 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console = Console(emoji=False, markup=False)  # 2a05:1234:: is an address, not a picture
-    # A narrow terminal must not cut an address; a pipe has no width at all.
-    console.width = max(console.width, 200)
-    console.print(table)
+    for line in table_lines(columns, rows):
+        typer.echo(line)
+
+
+def table_lines(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> list[str]:
+    """As wide as what is in it: a name or an address that was cut to fit a terminal would be another's."""
+    lines = [columns, *(tuple(row) for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def entry_json(entry: Entry) -> Json:

@@ -131,7 +131,9 @@ async def show(console: Console, client: Client, stage: Stage) -> None:
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
-    table = Table("asked", "from", "given", title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for column in ("asked", "from", "given"):
+        table.add_column(column, overflow="fold")  # a name or an address is never cut
     for row in rows:
         table.add_row(f"{row.kind} {row.name}", row.source, row.given or "nothing yet")
     return table

@@ -1,6 +1,7 @@
 """Read-only looks at a live cluster, all dialects alike: pools, leases, adoption, explanations.
 
-Each dialect's file answers three questions from plain lists; nothing here writes or watches.
+Each dialect's file answers three questions from plain lists; nothing here writes or watches. What a setting
+of the operator changes, the same setting changes here.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from berth.errors import NotFound
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.resource import Resource
+from berth.settings import ALL_DIALECTS, Settings
 
 Object = dict[str, Any]
+DEFAULTS = Settings(dialects=ALL_DIALECTS)
 
 
 class PoolRow(NamedTuple):
     dialect: str
+    kind: str
     name: str
     total: int
     used: int
@@ -44,16 +48,19 @@ class Finding(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Views:
     dialect: str
-    pools: Callable[[Client], Awaitable[list[PoolRow]]]
-    leases: Callable[[Client], Awaitable[list[LeaseRow]]]
-    findings: Callable[[Client], Awaitable[list[Finding]]]
+    pools: Callable[[Client, Settings], Awaitable[list[PoolRow]]]
+    leases: Callable[[Client, Settings], Awaitable[list[LeaseRow]]]
+    findings: Callable[[Client, Settings], Awaitable[list[Finding]]]
 
 
-async def objects(client: Client, *versions: Resource) -> list[Object]:
-    """Everything of a kind, in the first version that is served; nothing where its CRD is missing."""
+async def objects(client: Client, *versions: Resource, namespace: str = "") -> list[Object]:
+    """Everything of a kind, in the first version that is served; nothing where its CRD is missing.
+
+    `namespace` is the operator's: only what is in it, and what is in none.
+    """
     for resource in versions:
         try:
-            return (await client.list(resource)).items
+            return (await client.list(resource, namespace if resource.namespaced else "")).items
         except NotFound:
             continue
     return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from berth.dialects.kubipam.kinds import REQUEST
 from berth.dialects.metal3.kinds import CAPI_CLAIMS, CLAIM
@@ -12,7 +12,8 @@ from berth.errors import NotFound, UserError
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.resource import Resource
-from berth.views import Object, PoolRow, vitistack
+from berth.settings import Settings
+from berth.views import DEFAULTS, Object, PoolRow, vitistack
 from berth.views.every import every
 
 EVENTS = Resource("", "v1", "Event", "events")
@@ -22,8 +23,9 @@ KINDS: dict[str, tuple[str, tuple[Resource, ...]]] = {
     "ipaddressclaim": ("metal3", CAPI_CLAIMS),
     "ipamrequest": ("kubipam", (REQUEST,)),
     "virtualip": ("vip", (VIRTUAL_IP,)),
-    "service": ("vip", (SERVICE,)),  # or vitistack's: its annotations tell
+    "service": ("vip", (SERVICE,)),  # or vitistack's: its class or its annotations tell
 }
+SHORT = {"svc": "service", "vip": "virtualip", "ipreq": "ipamrequest"}  # kubectl's
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +36,40 @@ class Explanation:
     events: list[str]
 
 
-async def explain(client: Client, what: str, namespace: str, api_url: str = "") -> Explanation:
+def named(what: str) -> tuple[str, str]:
+    """The word of a kind, as in KINDS, and a name."""
     kind, _, name = what.partition("/")
-    if kind.lower() not in KINDS or not name:
+    word = SHORT.get(kind.lower(), kind.lower().removesuffix("s"))
+    if word not in KINDS or not name:
         raise UserError(f"write KIND/NAME with a kind out of {', '.join(KINDS)}, not {what!r}.")
-    dialect, versions = KINDS[kind.lower()]
+    return word, name
+
+
+async def explain(client: Client, what: str, namespace: str, settings: Settings = DEFAULTS) -> Explanation:
+    word, name = named(what)
+    dialect, versions = KINDS[word]
     obj, resource = await _found(client, versions, name, namespace), versions[0]
-    if resource.kind == "Service" and vitistack.is_ours(obj):
-        dialect = vitistack.NAME
-    answer = _of_zone(obj) if dialect == vitistack.NAME else _answer(obj)
-    pools = [row for views in every(api_url) if views.dialect == dialect for row in await views.pools(client)]
-    chosen = [row for row in pools if _considered(row, obj, dialect)]
+    if resource.kind == "Service":
+        dialect = _serving(obj, settings)
+    answer = _of_zone(obj, settings) if dialect == vitistack.NAME else _answer(obj, settings)
+    everywhere = replace(settings, namespace="")  # a range may be in another namespace than its request
+    pools = [
+        row
+        for views in every(everywhere)
+        if views.dialect == dialect
+        for row in await views.pools(client, everywhere)
+    ]
+    chosen = [row for row in pools if _considered(row, obj, dialect, settings)]
     return Explanation(f"{resource.kind} {namespace}/{name}", answer, chosen, await _events(client, obj))
+
+
+def _serving(service: Object, settings: Settings) -> str:
+    """Whose a Service is: where its class does not tell, its annotations do."""
+    of_class = (service.get("spec") or {}).get("loadBalancerClass") or ""
+    told = (of_class in settings.vip_classes, of_class in settings.vitistack_classes)
+    if told[0] != told[1]:
+        return "vip" if told[0] else vitistack.NAME
+    return vitistack.NAME if vitistack.is_ours(service) else "vip"
 
 
 async def _found(client: Client, versions: tuple[Resource, ...], name: str, namespace: str) -> Object:
@@ -57,21 +81,25 @@ async def _found(client: Client, versions: tuple[Resource, ...], name: str, name
     raise UserError(f"there is no {versions[0].kind} {namespace}/{name}.")
 
 
-def _not_served(obj: Object) -> str:
-    """Why no dialect looks at a Service, as far as the object itself tells; empty: one may."""
+def _not_served(obj: Object, settings: Settings) -> str:
+    """Why no dialect looks at a Service; empty: one may."""
     spec = obj.get("spec") or {}
     if obj.get("kind") != "Service":
         return ""
     if spec.get("type") != "LoadBalancer":
         return f"gets no address: it is of type {spec.get('type')}, and only LoadBalancer is served"
-    if of_class := spec.get("loadBalancerClass"):
-        return f"has no answer yet: {of_class} is served where --vip-classes or --vitistack-classes names it"
+    of_class = spec.get("loadBalancerClass") or ""
+    if of_class not in (*settings.vip_classes, *settings.vitistack_classes):
+        what = of_class or "a Service without a loadBalancerClass"
+        return f"has no answer yet: {what} is served where --vip-classes or --vitistack-classes names it"
     return ""
 
 
-def _considered(row: PoolRow, obj: Object, dialect: str) -> bool:
+def _considered(row: PoolRow, obj: Object, dialect: str, settings: Settings) -> bool:
     if dialect == vitistack.NAME:
-        return row.name.partition("/")[0] == vitistack.zone_of(obj)
+        return row.name.partition("/")[0] == vitistack.zone_of(obj, settings)
+    if dialect == "vip":
+        return row.kind == ("GroupSegmentMapping" if obj["kind"] == "VirtualIP" else "IPGroup")
     wanted = _pool_names(obj)
     return not wanted or row.name in wanted
 
@@ -84,7 +112,7 @@ def _pool_names(obj: Object) -> set[str]:
     return {f"{reference.get('namespace') or namespace}/{name}"} if name else set()
 
 
-def _answer(obj: Object) -> str:
+def _answer(obj: Object, settings: Settings) -> str:
     status = obj.get("status") or {}
     if given := _given(status):
         return f"has {given}"
@@ -95,13 +123,17 @@ def _answer(obj: Object) -> str:
     for condition in status.get("conditions") or []:
         if condition.get("status") == "False" or condition.get("type") == CONDITION:
             return f"waits: {condition.get('reason')}, {condition.get('message', '')}".rstrip(", ")
-    return _not_served(obj) or "has no answer yet; is the operator running with its dialect?"
+    return _not_served(obj, settings) or "has no answer yet; is the operator running with its dialect?"
 
 
-def _of_zone(service: Object) -> str:
+def _of_zone(service: Object, settings: Settings) -> str:
     """What the IPAM-API gave is in the annotations; whether MetalLB serves it, in the status."""
-    zone = vitistack.zone_of(service)
+    if told := _not_served(service, settings):
+        return told
+    zone = vitistack.zone_of(service, settings)
     given = meta.annotations(service).get(vitistack_kinds.ADDRESSES, "")
+    if not given and (alone := vitistack.left_alone(service, settings)):
+        return f"gets no address: {alone}"
     if not given:
         return f"waits: the IPAM-API has given it no address of zone {zone} yet"
     if _given(service.get("status") or {}):

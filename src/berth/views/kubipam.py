@@ -1,4 +1,8 @@
-"""IPAMRanges and what was granted from them."""
+"""IPAMRanges and what was granted from them.
+
+With --namespace the operator still lists the requests of all namespaces, and so do these: a range may be held
+from another one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from berth.errors import InvalidText
 from berth.kube.client import Client
 from berth.leasing.space import Space
 from berth.net import Block
-from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
+from berth.settings import Settings
+from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
 
 
 async def _granted(client: Client) -> list[tuple[Object, Block]]:
@@ -18,45 +23,59 @@ async def _granted(client: Client) -> list[tuple[Object, Block]]:
     return [(request, block) for request in requests if (block := block_of(request)) is not None]
 
 
-async def pools(client: Client) -> list[PoolRow]:
+async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
     taken: dict[str, list[tuple[Object, Block]]] = defaultdict(list)
     for request, block in await _granted(client):
         taken[range_of(request)].append((request, block))
-    return [_pool_row(found, taken[name_of(found)]) for found in await objects(client, kinds.RANGE)]
+    ranges = await objects(client, kinds.RANGE, namespace=settings.namespace)
+    return [_pool_row(found, taken[name_of(found)]) for found in ranges]
 
 
 def _pool_row(found: Object, granted: list[tuple[Object, Block]]) -> PoolRow:
     try:
         space = Space(read_range(found).pool)
     except InvalidText as error:
-        return PoolRow("kubipam", name_of(found), 0, len(granted), 0, state_of(found, str(error)))
+        return PoolRow(
+            "kubipam", "IPAMRange", name_of(found), 0, len(granted), 0, state_of(found, str(error))
+        )
     for request, block in granted:
         space.adopt(block, name_of(request))
     usage = space.usage()
-    return PoolRow("kubipam", name_of(found), usage.total, usage.used, usage.free, state_of(found))
+    return PoolRow(
+        "kubipam", "IPAMRange", name_of(found), usage.total, usage.used, usage.free, state_of(found)
+    )
 
 
-async def leases(client: Client) -> list[LeaseRow]:
+async def leases(client: Client, settings: Settings = DEFAULTS) -> list[LeaseRow]:
     return [
         LeaseRow("kubipam", str(block), f"IPAMRequest {name_of(request)}", range_of(request))
         for request, block in await _granted(client)
+        if _is_in(settings, request)
     ]
 
 
-async def findings(client: Client) -> list[Finding]:
+def _is_in(settings: Settings, obj: Object) -> bool:
+    return settings.namespace in ("", obj["metadata"]["namespace"])
+
+
+async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Finding]:
     ranges = {name_of(found): found for found in await objects(client, kinds.RANGE)}
     spaces: dict[str, Space] = {}
     found: list[Finding] = []
     for name, obj in ranges.items():
+        problem = ""
         try:
             spaces[name] = Space(read_range(obj).pool)
-            found.append(Finding("kubipam", f"IPAMRange {name}", ""))
         except InvalidText as error:
-            found.append(Finding("kubipam", f"IPAMRange {name}", str(error)))
+            problem = str(error)
+        if _is_in(settings, obj):
+            found.append(Finding("kubipam", f"IPAMRange {name}", problem))
     for request in await objects(client, kinds.REQUEST):
         cidr = (request.get("status") or {}).get("cidr")
         what = f"IPAMRequest {name_of(request)}" + (f" ({cidr})" if cidr else "")
-        found.append(Finding("kubipam", what, _problem(request, cidr, spaces)))
+        problem = _problem(request, cidr, spaces)
+        if _is_in(settings, request):
+            found.append(Finding("kubipam", what, problem))
     return found
 
 

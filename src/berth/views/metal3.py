@@ -15,23 +15,24 @@ from berth.kube import meta
 from berth.kube.client import Client
 from berth.leasing.space import Space
 from berth.net import Block, parse_block
-from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
+from berth.settings import Settings
+from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
 
 Owned = tuple[Flavour, Object]
 
 
-async def _addresses(client: Client) -> list[Owned]:
+async def _addresses(client: Client, namespace: str) -> list[Owned]:
     native, capi = Native(), Capi()
-    found: list[Owned] = [(native, a) for a in await objects(client, kinds.ADDRESS)]
-    found += [(capi, a) for a in await objects(client, *kinds.CAPI_ADDRESSES) if capi.pool_of_address(a)]
-    return found
+    found: list[Owned] = [(native, a) for a in await objects(client, kinds.ADDRESS, namespace=namespace)]
+    theirs = await objects(client, *kinds.CAPI_ADDRESSES, namespace=namespace)
+    return found + [(capi, a) for a in theirs if capi.pool_of_address(a)]
 
 
-async def _claims(client: Client) -> list[Owned]:
+async def _claims(client: Client, namespace: str) -> list[Owned]:
     native, capi = Native(), Capi()
-    found: list[Owned] = [(native, c) for c in await objects(client, kinds.CLAIM)]
-    found += [(capi, c) for c in await objects(client, *kinds.CAPI_CLAIMS) if capi.pool_key(c)]
-    return found
+    found: list[Owned] = [(native, c) for c in await objects(client, kinds.CLAIM, namespace=namespace)]
+    theirs = await objects(client, *kinds.CAPI_CLAIMS, namespace=namespace)
+    return found + [(capi, c) for c in theirs if capi.pool_key(c)]
 
 
 def _block(address: Object) -> Block | None:
@@ -45,18 +46,19 @@ def _block(address: Object) -> Block | None:
 # Pools and leases
 
 
-async def pools(client: Client) -> list[PoolRow]:
+async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
     taken: dict[str, list[Object]] = defaultdict(list)
-    for flavour, address in await _addresses(client):
+    for flavour, address in await _addresses(client, settings.namespace):
         taken[flavour.pool_of_address(address) or ""].append(address)
-    return [_pool_row(pool, taken[name_of(pool)]) for pool in await objects(client, kinds.POOL)]
+    found = await objects(client, kinds.POOL, namespace=settings.namespace)
+    return [_pool_row(pool, taken[name_of(pool)]) for pool in found]
 
 
 def _pool_row(pool: Object, addresses: list[Object]) -> PoolRow:
     try:
         space = Space(read_pool(pool).pool)
     except InvalidText as error:
-        return PoolRow("metal3", name_of(pool), 0, len(addresses), 0, state_of(pool, str(error)))
+        return PoolRow("metal3", "IPPool", name_of(pool), 0, len(addresses), 0, state_of(pool, str(error)))
     unreadable = 0
     for address in addresses:
         if (block := _block(address)) is None:
@@ -65,10 +67,12 @@ def _pool_row(pool: Object, addresses: list[Object]) -> PoolRow:
             space.adopt(block, address["metadata"]["name"])
     usage = space.usage()
     odd = f"{unreadable} that cannot be read: berth adopt --check" if unreadable else ""
-    return PoolRow("metal3", name_of(pool), usage.total, usage.used, usage.free, state_of(pool, odd))
+    return PoolRow(
+        "metal3", "IPPool", name_of(pool), usage.total, usage.used, usage.free, state_of(pool, odd)
+    )
 
 
-async def leases(client: Client) -> list[LeaseRow]:
+async def leases(client: Client, settings: Settings = DEFAULTS) -> list[LeaseRow]:
     return [
         LeaseRow(
             "metal3",
@@ -76,28 +80,37 @@ async def leases(client: Client) -> list[LeaseRow]:
             f"{flavour.kind} {address['metadata']['namespace']}/{flavour.claim_of_address(address)}",
             flavour.pool_of_address(address) or "",
         )
-        for flavour, address in await _addresses(client)
+        for flavour, address in await _addresses(client, settings.namespace)
     ]
 
 
 # Adoption
 
 
-async def findings(client: Client) -> list[Finding]:
-    pools, addresses = await objects(client, kinds.POOL), await _addresses(client)
-    claims = await _claims(client)
+async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Finding]:
+    pools = await objects(client, kinds.POOL, namespace=settings.namespace)
+    addresses = await _addresses(client, settings.namespace)
+    claims = await _claims(client, settings.namespace)
     there = There(
         {name_of(pool) for pool in pools},
         {meta.uid(claim) for _, claim in claims},
         {holder(flavour, *name_of(address).split("/")) for flavour, address in addresses},
     )
-    found = [_pool_finding(pool) for pool in pools]
+    found = [_pool_finding(pool, settings) for pool in pools]
     for flavour, address in addresses:
         found.append(Finding("metal3", _what(address), _address_problem(flavour, address, there)))
     for flavour, claim in claims:
         what = f"{flavour.kind} {name_of(claim)}"
-        found.append(Finding("metal3", what, _claim_problem(flavour, claim, there)))
+        problem = _left_alone(claim, settings) or _claim_problem(flavour, claim, there)
+        found.append(Finding("metal3", what, problem))
     return found
+
+
+def _left_alone(obj: Object, settings: Settings) -> str:
+    wanted = settings.watch_filter
+    if not wanted or meta.labels(obj).get(kinds.WATCH_LABEL) == wanted:
+        return ""
+    return f"its label {kinds.WATCH_LABEL} is not {wanted}: it is left alone; see --watch-filter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +127,13 @@ def _what(address: Object) -> str:
     return f"IPAddress {name_of(address)} ({address['spec'].get('address')})"
 
 
-def _pool_finding(pool: Object) -> Finding:
+def _pool_finding(pool: Object, settings: Settings) -> Finding:
+    problem = _left_alone(pool, settings)
     try:
         read_pool(pool)
     except InvalidText as error:
-        return Finding("metal3", f"IPPool {name_of(pool)}", f"cannot be read: {error}")
-    return Finding("metal3", f"IPPool {name_of(pool)}", "")
+        problem = problem or f"cannot be read: {error}"
+    return Finding("metal3", f"IPPool {name_of(pool)}", problem)
 
 
 def _address_problem(flavour: Flavour, address: Object, there: There) -> str:

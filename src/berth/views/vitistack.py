@@ -6,6 +6,7 @@ address is known. Without it a zone shows what this cluster holds of it.
 
 from __future__ import annotations
 
+import ssl
 from collections import Counter
 from collections.abc import Iterable
 
@@ -19,11 +20,10 @@ from berth.kube import meta
 from berth.kube.client import Client
 from berth.net import Address
 from berth.settings import Settings
-from berth.views import Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
+from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
 
 NAME = "vitistack"
 ASK_SECONDS = 10.0
-DEFAULTS = Settings()
 SERIES = {"berth_zone_addresses": "total", "berth_zone_addresses_used": "used"}
 SERIES |= {"berth_zone_addresses_free": "free"}
 
@@ -34,12 +34,13 @@ def is_ours(service: Object) -> bool:
     return load_balancer and any(key.startswith(kinds.PREFIX) for key in meta.annotations(service))
 
 
-def zone_of(service: Object) -> str:
-    return meta.annotations(service).get(kinds.ZONE, DEFAULTS.vitistack_zone)
+def zone_of(service: Object, settings: Settings) -> str:
+    return meta.annotations(service).get(kinds.ZONE, settings.vitistack_zone)
 
 
-async def _services(client: Client) -> list[Object]:
-    return [service for service in await objects(client, kinds.SERVICE) if is_ours(service)]
+async def _services(client: Client, settings: Settings) -> list[Object]:
+    found = await objects(client, kinds.SERVICE, namespace=settings.namespace)
+    return [service for service in found if is_ours(service)]
 
 
 def _held(services: Iterable[Object]) -> list[tuple[Object, Address]]:
@@ -49,33 +50,38 @@ def _held(services: Iterable[Object]) -> list[tuple[Object, Address]]:
 # Pools and leases
 
 
-def views(api_url: str = "") -> Views:
-    async def pools(client: Client) -> list[PoolRow]:
-        held = _held(await _services(client))
-        return await _asked_zones(api_url) if api_url else _zones_seen(held)
-
-    return Views(NAME, pools, leases, findings)
-
-
-def _zones_seen(held: list[tuple[Object, Address]]) -> list[PoolRow]:
-    different = {(zone_of(service), address) for service, address in held}
+async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
+    if settings.api_url:
+        return await _asked_zones(settings)
+    different = {(zone_of(one, settings), at) for one, at in _held(await _services(client, settings))}
     counted = Counter(f"{zone}/ipv{int(address.family)}" for zone, address in different)
     state = "in this cluster; --api-url tells of all"
-    return [PoolRow(NAME, zone, 0, used, 0, state) for zone, used in sorted(counted.items())]
+    return [PoolRow(NAME, "zone", zone, 0, used, 0, state) for zone, used in sorted(counted.items())]
 
 
-async def _asked_zones(api_url: str) -> list[PoolRow]:
-    root = api_url.rstrip("/").removesuffix("/v2")
+async def _asked_zones(settings: Settings) -> list[PoolRow]:
+    root = settings.api_url.rstrip("/").removesuffix("/v2")
     try:
         timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"{root}/metrics") as answer,
+            session.get(f"{root}/metrics", ssl=_trust(settings)) as answer,
         ):
             answer.raise_for_status()
             return _zone_rows(await answer.text())
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise UserError(f"the IPAM-API at {root} does not tell how full its zones are: {error}.") from None
+
+
+def _trust(settings: Settings) -> ssl.SSLContext | bool:
+    if settings.api_ca_file is None:
+        return True
+    try:
+        context = ssl.create_default_context()
+        context.load_verify_locations(cafile=settings.api_ca_file)
+    except OSError as error:
+        raise UserError(f"--api-ca-file {settings.api_ca_file} cannot be used: {error}.") from error
+    return context
 
 
 def _zone_rows(series: str) -> list[PoolRow]:
@@ -85,46 +91,47 @@ def _zone_rows(series: str) -> list[PoolRow]:
             for sample in family.samples:
                 zone = f"{sample.labels['zone']}/ipv{sample.labels['family'].removeprefix('ipv')}"
                 found.setdefault(zone, {})[SERIES[family.name]] = int(sample.value)
-    return [PoolRow(NAME, zone, **counts, state="") for zone, counts in sorted(found.items())]
+    return [PoolRow(NAME, "zone", zone, **counts, state="") for zone, counts in sorted(found.items())]
 
 
-async def leases(client: Client) -> list[LeaseRow]:
+async def leases(client: Client, settings: Settings = DEFAULTS) -> list[LeaseRow]:
     return [
-        LeaseRow(NAME, wish.host(address), f"Service {name_of(service)}", zone_of(service))
-        for service, address in _held(await _services(client))
+        LeaseRow(NAME, wish.host(address), f"Service {name_of(service)}", zone_of(service, settings))
+        for service, address in _held(await _services(client, settings))
     ]
 
 
 # Adoption
 
 
-async def findings(client: Client) -> list[Finding]:
-    services = sorted(
-        await _services(client), key=lambda one: (one["metadata"]["creationTimestamp"], name_of(one))
-    )
-    keys: dict[Address, tuple[str, str]] = {}
+async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Finding]:
+    services = sorted(await _services(client, settings), key=_age)
+    keys: dict[Address, tuple[str, str]] = {}  # the oldest Service with an address, and its key for sharing
     return [
-        Finding(NAME, f"Service {name_of(service)}", await _problem(client, service, keys))
+        Finding(
+            NAME,
+            f"Service {name_of(service)}",
+            left_alone(service, settings)
+            or _unreadable(service)
+            or _clash(service, keys)
+            or await _without_secret(client, service, settings),
+        )
         for service in services
     ]
 
 
-async def _problem(client: Client, service: Object, keys: dict[Address, tuple[str, str]]) -> str:
-    """`keys` has, for each address seen, the oldest Service and its key for sharing."""
-    return (
-        _left_alone(service)
-        or _unreadable(service)
-        or _clash(service, keys)
-        or await _without_secret(client, service)
-    )
+def _age(service: Object) -> tuple[str, str]:
+    return service["metadata"]["creationTimestamp"], name_of(service)
 
 
-def _left_alone(service: Object) -> str:
+def left_alone(service: Object, settings: Settings) -> str:
+    """Why the operator with these settings would not look at it; empty: it would."""
     of_class = service["spec"].get("loadBalancerClass") or ""
-    if service["metadata"]["namespace"] in DEFAULTS.vitistack_excluded:
+    if service["metadata"]["namespace"] in settings.vitistack_excluded:
         return "its namespace is left alone; see --vitistack-excluded"
-    if of_class not in DEFAULTS.vitistack_classes:
-        return f"its class {of_class} is served only with --vitistack-classes"
+    if of_class not in settings.vitistack_classes:
+        what = f"its class {of_class}" if of_class else "a Service without a class"
+        return f"{what} is served only where --vitistack-classes says so"
     return ""
 
 
@@ -150,10 +157,10 @@ def _clash(service: Object, keys: dict[Address, tuple[str, str]]) -> str:
     return ""
 
 
-async def _without_secret(client: Client, service: Object) -> str:
+async def _without_secret(client: Client, service: Object, settings: Settings) -> str:
     named = meta.annotations(service).get(kinds.SECRET_NAME, kinds.DEFAULT_SECRET)
     own = named != kinds.DEFAULT_SECRET
-    namespace = service["metadata"]["namespace"] if own else DEFAULTS.vitistack_namespace
+    namespace = service["metadata"]["namespace"] if own else settings.vitistack_namespace
     try:
         secret = await client.get(kinds.SECRET, named, namespace)
     except NotFound:
@@ -161,3 +168,6 @@ async def _without_secret(client: Client, service: Object) -> str:
     if kinds.SECRET_KEY not in (secret.get("data") or {}):
         return f"its Secret {namespace}/{named} has no key {kinds.SECRET_KEY!r}"
     return ""
+
+
+VIEWS = Views(NAME, pools, leases, findings)
