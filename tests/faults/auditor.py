@@ -1,4 +1,5 @@
-"""The auditor: a process of its own that looks at the API server every 100 ms while a storm runs.
+"""The auditor: a process of its own that looks at the API server every 100 ms while a storm runs. The one of
+the IPAM-API's stores is in `store_auditor.py`.
 
     python -m tests.faults.auditor KUBECONFIG DIALECT NAMESPACE
 
@@ -14,12 +15,11 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from tests.faults.process import start
 from tests.faults.stage import load_of_machine, until
@@ -50,7 +50,11 @@ async def _look(market: Market, lost: Lost, out: TextIO) -> None:
     except KubeError:
         lost.since.clear()  # the server is away, which may well be the fault of the row
         return
-    json.dump([*market.wrong(seen), *lost.note(market.trade.litter(seen), time.monotonic())], out)
+    say([*market.wrong(seen), *lost.note(market.trade.litter(seen), time.monotonic())], out)
+
+
+def say(found: list[str], out: TextIO) -> None:
+    json.dump(found, out)
     out.write("\n")
     out.flush()
 
@@ -69,40 +73,45 @@ class Lost:
 
 @dataclass(slots=True)
 class Report:
-    looks: int = 0
-    violations: tuple[str, ...] = ()
+    """What an auditor has written until now."""
+
+    lines: Path
     died: bool = False
+
+    @property
+    def looks(self) -> list[list[str]]:
+        texts = self.lines.read_text().splitlines() if self.lines.exists() else []
+        return [json.loads(text) for text in texts if text.endswith("]")]
+
+    @property
+    def violations(self) -> list[str]:
+        found = list(dict.fromkeys(f"seen meanwhile: {one}" for look in self.looks for one in look))
+        found += ["the auditor died by itself"] * self.died
+        return found if self.looks else [*found, "the auditor saw nothing"]
 
 
 @asynccontextmanager
-async def audited(kubeconfig: Path, market: Market, home: Path) -> AsyncIterator[Report]:
-    """The auditor beside what happens in the block; the report is complete when the block is left."""
-    report, lines = Report(), home / f"audit-{market.namespace}.jsonl"
-    child = await asyncio.to_thread(
-        start, _main, str(kubeconfig), market.trade.dialect, market.namespace, str(lines)
-    )
+async def looking(lines: Path, target: Callable[..., None], *arguments: Any) -> AsyncIterator[Report]:
+    """An auditor's process beside what happens in the block; the report is complete when that is left."""
+    report = Report(lines)
+    child = await asyncio.to_thread(start, target, *arguments, str(lines))
+
+    async def has_looked() -> bool:
+        return bool(await asyncio.to_thread(lambda: report.looks))
+
     try:
-        assert await until(partial(_has_looked, lines), FIRST_LOOK_SECONDS), "the auditor never looked"
+        assert await until(has_looked, FIRST_LOOK_SECONDS), "the auditor never looked"
         yield report
     finally:
         report.died = not child.alive
         await asyncio.to_thread(child.kill)
-        _read(lines, report)
 
 
-async def _has_looked(lines: Path) -> bool:
-    return await asyncio.to_thread(_size, lines) > 0
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _read(lines: Path, report: Report) -> None:
-    texts = lines.read_text().splitlines() if lines.exists() else []
-    looks = [json.loads(text) for text in texts if text.endswith("]")]
-    report.looks = len(looks)
-    report.violations = tuple(dict.fromkeys(f"seen meanwhile: {one}" for look in looks for one in look))
+@asynccontextmanager
+async def audited(kubeconfig: Path, market: Market, home: Path) -> AsyncIterator[Report]:
+    lines = home / f"audit-{market.namespace}.jsonl"
+    async with looking(lines, _main, str(kubeconfig), market.trade.dialect, market.namespace) as report:
+        yield report
 
 
 def _main(kubeconfig: str, dialect: str, namespace: str, lines: str) -> None:

@@ -31,7 +31,9 @@ KNOWN = {**plants.PLANTS, **scales.SCALES}
 
 def context() -> ForkServerContext:
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.faults.process", "tests.faults.auditor"])
+    found.set_forkserver_preload(
+        ["tests.faults.process", "tests.faults.auditor", "tests.faults.store_auditor"]
+    )
     return found
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.central.faults.crowding import crowd, races
+from tests.central.faults.crowding import NET, crowd, races
+from tests.central.faults.killing import opened
 from tests.central.faults.telling import canary
+from tests.faults.books import Books
+from tests.faults.store_auditor import store_right
 from tests.support.central import Options, Seconds, World, request_body
 from tests.support.started import api_process
 
@@ -21,17 +24,19 @@ Start = Callable[..., AbstractAsyncContextManager[World]]
 
 
 async def test_t18_three_replicas_and_192_clients_on_one_net_that_is_nearly_full(
-    start: Start, times: int, seed: int, tried: Callable[[int], None]
+    start: Start, database: str, tmp_path: Path, times: int, seed: int, tried: Callable[[int], None]
 ) -> None:
     """T18: 20,000 operations on each store."""
-    tried(await crowd(start, 20_000 * times, seed))
+    async with opened(database), store_right(Books(database, NET), tmp_path):
+        tried(await crowd(start, 20_000 * times, seed))
 
 
 async def test_t34_joining_while_the_last_one_leaves_is_joined_or_new_never_lost(
-    start: Start, times: int, tried: Callable[[int], None]
+    start: Start, database: str, tmp_path: Path, times: int, tried: Callable[[int], None]
 ) -> None:
     """T34: 100 races of a leaving holder, a sweep and a joining holder, in three replicas."""
-    tried(await races(start, 100 * times))
+    async with opened(database), store_right(Books(database, shared=True), tmp_path):
+        tried(await races(start, 100 * times))
 
 
 async def test_t29_guesses_learn_nothing_and_are_slowed_down(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.central.faults.killing import cut_through, kill_through, opened, rotate_through
+from tests.faults.books import Books
+from tests.faults.store_auditor import store_right
 from tests.support.lives import lives
 
 pytestmark = pytest.mark.faults
@@ -17,7 +19,8 @@ async def test_t01_killed_at_every_step(
     database: str, tmp_path: Path, times: int, tried: Callable[[int], None]
 ) -> None:
     """T01: 150 deaths on each store, at every step of a life in turn."""
-    async with opened(database) as engine:
+    books = Books(database, shared=True, swept=False)  # a life that dies early never sweeps
+    async with opened(database) as engine, store_right(books, tmp_path):
         with lives(database, tmp_path / "pepper") as run:
             steps = await kill_through(run, engine, 150 * times)
             tried(run.deaths)

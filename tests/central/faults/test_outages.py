@@ -10,7 +10,11 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import aiohttp
+import asyncpg
 import pytest
+import pytest_asyncio
+from tests.faults.books import Books
+from tests.faults.store_auditor import store_right
 from tests.support.central import CLUSTER, NAMESPACE, World, running
 from tests.support.eventually import eventually
 from tests.support.lives import lives
@@ -19,7 +23,8 @@ from tests.support.proxy import spoiling
 
 from berth.central.client import Access, ApiClient, Ask
 from berth.errors import ApiError
-from berth.leasing.holders import Identity
+from berth.leasing.holders import DAY_MS, Identity
+from berth.store.engine import Clock
 from berth.store.guard import ClockGuard
 from berth.store.secrets import Secret
 from berth.store.sweep import Sweeper
@@ -43,10 +48,10 @@ async def until_answered(client: ApiClient, ask: Ask) -> str:
 
 
 async def test_t14_cut_lines_and_refusals_never_make_a_second_address(
-    start: Start, times: int, seed: int, tried: Callable[[int], None]
+    start: Start, database: str, tmp_path: Path, times: int, seed: int, tried: Callable[[int], None]
 ) -> None:
     """T14: 2,000 requests, 30% of them spoiled; as many addresses as keys."""
-    async with start() as world:
+    async with start() as world, store_right(Books(database), tmp_path):
         port = int(world.url.rpartition(":")[2])
         async with spoiling(port, 0.3, seed=seed) as (spoiler, spoiled_port):
             async with ApiClient(Access(f"http://127.0.0.1:{spoiled_port}/v2")) as client:
@@ -168,4 +173,107 @@ async def test_t17_a_clock_that_jumps_frees_nothing_early(
     world.advance(days=-days)
     assert (await steady.sweep()).held_back == ""
     assert await world.stored() == ["83.118.168.10"]
+    tried(1)
+
+
+class Stepped(Clock):
+    """The date of this machine, put wrong."""
+
+    step_ms = 0
+
+    def system_ms(self) -> int:
+        return super().system_ms() + self.step_ms
+
+
+@pytest.mark.parametrize("days", [1 / 24, -1 / 24, 400, -400])
+async def test_t17_what_is_released_while_our_date_is_wrong_is_kept_as_long_as_it_was_promised(
+    world: World, days: float, tried: Callable[[int], None]
+) -> None:
+    """T17: on SQLite our date is the ledger's; on PostgreSQL the two are apart. The sweep stops on both."""
+    clock = world.ledger.engine.clock = Stepped()
+    await world.post("kept", address="83.118.168.10")
+    await world.sweep()
+    clock.step_ms = round(days * DAY_MS)
+    await world.delete("kept", address="83.118.168.10", retention=30)
+    assert (await world.sweep()).held_back in ("ClockJumped", "ClocksApart")
+    clock.step_ms = 0
+    clock.shift_ms = world.clock.shift_ms = 29 * DAY_MS
+    assert (await world.sweep()).held_back == ""
+    assert await world.stored() == ["83.118.168.10"]
+    tried(1)
+
+
+# A function that is found before PostgreSQL's own: this database's clock can be set.
+SKEWED = """CREATE SCHEMA skewed; CREATE TABLE skewed.clock (ahead) AS SELECT interval '0';
+CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+  AS 'SELECT pg_catalog.clock_timestamp() + ahead FROM skewed.clock';
+DO $$ BEGIN
+  EXECUTE format('ALTER DATABASE %I SET search_path = skewed, pg_catalog', current_database());
+END $$"""
+
+
+class Skewed:
+    """A database of which a test sets the clock."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def run(self, text: str) -> None:
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute(text)
+        finally:
+            await connection.close()
+
+    async def ahead(self, seconds: float) -> None:
+        await self.run(f"UPDATE skewed.clock SET ahead = interval '{seconds} seconds'")
+
+
+@pytest_asyncio.fixture
+async def skewed(postgres: PostgresServer) -> Skewed:
+    one = Skewed(postgres.database())
+    await one.run(SKEWED)
+    return one
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("hours", [1, -1, 9600, -9600])
+async def test_t17_a_database_whose_date_is_not_ours_frees_nothing_early(
+    skewed: Skewed, tmp_path: Path, hours: int, tried: Callable[[int], None]
+) -> None:
+    """T17: the sweep of every replica stops, a fresh one's on another host too, and goes on by itself; what
+    was released meanwhile is kept for its days.
+    """
+    async with running(skewed.url, tmp_path / "pepper") as world:
+        for name, last in (("before", 10), ("during", 11)):
+            await world.post(name, address=f"83.118.168.{last}")
+        await world.delete("before", address="83.118.168.10", retention=30)
+        assert (await world.sweep()).held_back == ""
+        await skewed.ahead(hours * 3600)
+        assert (await world.delete("during", address="83.118.168.11", retention=30)).status == 200
+        for boot in ("test", "another host"):
+            fresh = Sweeper(world.ledger, ClockGuard(boot=boot), boot)
+            assert (await fresh.sweep()).held_back == "ClocksApart"
+        assert (await world.sweep()).held_back == "ClocksApart"
+        assert "berth_sweep_clock_jumped 1.0" in (await world.send("GET", "/metrics")).body
+        await skewed.ahead(0)
+        world.advance(days=29)
+        assert (await world.sweep()).held_back == ""
+        assert await world.stored() == ["83.118.168.10", "83.118.168.11"]
+        world.advance(days=1, seconds=60)
+        await world.sweep()
+        assert await world.stored() == (["83.118.168.11"] if hours > 0 else []), "later, but never early"
+    tried(1)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("drift", [50, -50])
+async def test_t17_a_database_that_drifts_away_is_noticed(
+    skewed: Skewed, tmp_path: Path, drift: int, tried: Callable[[int], None]
+) -> None:
+    """T17: no single pass sees a jump; our own date shows how far it came."""
+    async with running(skewed.url, tmp_path / "pepper") as world:
+        for step, held_back in enumerate(("", "", "", "ClocksApart", "ClocksApart")):
+            await skewed.ahead(step * drift)
+            assert (await world.sweep()).held_back == held_back, step
     tried(1)

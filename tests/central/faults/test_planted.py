@@ -21,13 +21,18 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.central.faults.crowding import crowd, races
+from tests.central.faults.crowding import KEY, NET, POOL, crowd, entry, races
 from tests.central.faults.killing import cut_through, kill_through, opened, rotate_through
 from tests.central.faults.plants import PLANTS
 from tests.central.faults.telling import canary, forged_events, two_operators
-from tests.support.central import World
+from tests.faults.books import Books
+from tests.faults.store_auditor import store_audited
+from tests.support.central import Options, World
+from tests.support.eventually import eventually
 from tests.support.lives import lives
 from tests.support.started import PROGRAM, ROOT, neighbour
+
+from berth.store.wishes import Register
 
 pytestmark = pytest.mark.faults
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -54,6 +59,27 @@ async def test_t18_catches_a_table_without_its_unique_index(
     PLANTS["no unique index"](monkeypatch.setattr)
     with caught(r"I[12]"):
         await crowd(start, 4000, 18)
+
+
+async def test_the_auditor_sees_in_the_store_what_its_unique_index_would_have_refused(
+    start: Start, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two replicas in turn: each believes its memory, and gives what the other has given."""
+    PLANTS["no unique index"](monkeypatch.setattr)
+    async with (
+        start(Options(zones=NET)) as one,
+        start(Options(zones=NET)) as two,
+        store_audited(Books(database, NET), tmp_path) as report,
+    ):
+        assert report.violations == []
+        for turn in range(3):
+            for name, world in (("one", one), ("two", two)):
+                await world.ledger.submit(Register(POOL, entry(f"{name}-{turn}"), KEY))
+
+        async def is_seen() -> bool:
+            return any(re.search(r"I1: \S+ has 2 rows", text) for text in report.violations)
+
+        await eventually(is_seen, 60)
 
 
 async def test_t01_catches_a_retention_that_only_the_process_remembers(tmp_path: Path) -> None:
