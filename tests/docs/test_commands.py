@@ -1,126 +1,96 @@
-"""Commands in the documents run: a block of shell after `<!-- runs: shell -->` or `<!-- runs: cluster -->`.
+"""Commands in the documents run, or say why they are only shown (pages.py has the marks).
 
-Those of one page run in their order, in one empty directory beside `deploy` and the scripts, and those with a
-cluster on a control plane of the page's own, which has the CRDs as an upstream system would have left them.
-The pages about replacing one find its objects there too.
+Those of one page run in their order in one shell, and those with a cluster on a control plane of the page's
+own. It has what an upstream system would have left there: its CRDs, and for the pages about replacing it also
+its objects. The pages about a dialect begin with nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import re
-import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.operator import admin, crds_of, install
-from tests.support.upstreams import EACH, leave_all
+from tests.docs import left
+from tests.docs.pages import ELSEWHERE, LINK, MARK, PAGES, ROOT, blocks, name_of, pages, running
+from tests.docs.session import run, run_page
+from tests.support.operator import admin
+from tests.support.upstreams import EACH
 
 from berth.devcluster import Binaries, DevCluster
 from berth.devcluster.crds import cluster_api_crds
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-BLOCK = re.compile(
-    r"^[ ]*<!-- runs: (?P<where>\w+) -->\n(?P<indent>[ ]*)```(?:sh|console)\n(?P<text>.*?)^[ ]*```$",
-    re.MULTILINE | re.DOTALL,
-)
-LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#]+)")
 TOOLS = ("kubectl", "helm", "clusterctl")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    page: Path
-    line: int
-    where: str
-    text: str
-
-    @property
-    def place(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    text = page.read_text()
-    for found in BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start("text")) + 1
-        yield Block(page, line, found["where"], textwrap.dedent(found["text"]))
+def test_every_block_of_commands_runs_or_says_why_not() -> None:
+    unmarked = [
+        block.place
+        for page in PAGES
+        if name_of(page) not in ELSEWHERE
+        for block in blocks(page)
+        if block.is_command and not block.kind
+    ]
+    assert unmarked == [], "mark each: <!-- runs: shell -->, <!-- runs: cluster --> or <!-- shown: reason -->"
 
 
-def _pages(where: str) -> list[Path]:
-    return [page for page in PAGES if any(block.where == where for block in blocks(page))]
-
-
-def _name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def test_every_mark_is_followed_by_a_block_and_names_a_place() -> None:
+def test_every_mark_stands_before_a_block_and_says_something() -> None:
     for page in PAGES:
-        found = list(blocks(page))
-        assert len(found) == page.read_text().count("<!-- runs: "), f"{_name(page)}: a mark has no block"
-        assert {block.where for block in found} <= {"shell", "cluster"}
+        marked = [block for block in blocks(page) if block.kind]
+        assert len(marked) == len(MARK.findall(page.read_text())), f"{name_of(page)}: a mark has no block"
+        for block in marked:
+            assert block.words.strip(), block.place
+            assert block.kind == "shown" or block.words in ("shell", "cluster"), block.place
 
 
-@pytest.mark.parametrize("page", _pages("shell"), ids=_name)
+def test_a_page_that_another_test_runs_is_named_there() -> None:
+    for page, test in ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text()
+
+
+@pytest.mark.parametrize("page", pages("shell"), ids=name_of)
 def test_commands_that_need_no_cluster_work(page: Path, tmp_path: Path) -> None:
-    _run_all(page, "shell", tmp_path, os.environ["PATH"])
+    if page.parent.name == "replacing":
+        left.leave_records(tmp_path)
+    run_page(running(page, "shell"), tmp_path, {})
 
 
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # many short processes: on a busy machine each takes seconds
-@pytest.mark.parametrize("page", _pages("cluster"), ids=_name)
-async def test_commands_on_a_cluster_work(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tools = ":".join(str(Path(Binaries.locate([tool])[tool]).parent) for tool in TOOLS)
+@pytest.mark.parametrize("page", pages("cluster"), ids=name_of)
+async def test_commands_on_a_cluster_work(page: Path, tmp_path: Path) -> None:
+    replacing = page.parent.name == "replacing"
     async with DevCluster() as cluster:
-        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        monkeypatch.setenv("KUBECACHEDIR", str(tmp_path / "cache"))
-        monkeypatch.setenv("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
-        path = f"{tools}:{os.environ['PATH']}"
-        crds = " ".join(f"-f {file}" for file in (ROOT / "deploy" / "crds.yaml", *cluster_api_crds()))
-        _run(Block(page, 0, "", f"kubectl create {crds}"), tmp_path, path)
-        _run(Block(page, 0, "", "kubectl create namespace metallb-system"), tmp_path, path)
-        if page.parent.name == "replacing":
+        environment = _environment(cluster, tmp_path)
+        if page.parent.name != "dialects":
+            crds = " ".join(f"-f {file}" for file in (ROOT / "deploy" / "crds.yaml", *cluster_api_crds()))
+            await asyncio.to_thread(run, f"kubectl create {crds}", tmp_path, environment)
+            await asyncio.to_thread(run, "kubectl create namespace metallb-system", tmp_path, environment)
+        if replacing:
             async with admin(cluster) as client:
-                await install(client, crds_of("metal3", "kubipam", "vip"))  # waits until they are served
-                await leave_all(client)
-        await asyncio.to_thread(_run_all, page, "cluster", tmp_path, path)
-    if page.parent.name == "replacing":
-        assert len((tmp_path / "before.jsonl").read_text().splitlines()) >= EACH, "nothing was compared"
+                await left.leave_objects(client, page.stem)
+            await asyncio.to_thread(run, left.leave_program(page.stem), tmp_path, environment)
+        await asyncio.to_thread(run_page, running(page, "cluster"), tmp_path, environment)
+    if replacing:
+        before = (tmp_path / "before.jsonl").read_text().splitlines()
+        assert len(before) >= EACH, "nothing was compared"
+        assert all(json.loads(line)["address"] for line in before)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     links = [found["path"] for found in LINK.finditer(page.read_text())]
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def _run_all(page: Path, where: str, directory: Path, path: str) -> None:
-    for name in ("deploy", "tools", "requirements-run.lock", "pyproject.toml"):
-        (directory / name).symlink_to(ROOT / name)
-    for block in blocks(page):
-        if block.where == where:
-            _run(block, directory, path)
-
-
-def _run(block: Block, directory: Path, path: str) -> None:
-    programs = Path(sys.executable).parent
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block.text],
-        cwd=directory,
-        env={**os.environ, "PATH": f"{programs}:{path}"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, f"{block.place}\n{block.text}\n{done.stdout}\n{done.stderr}"
+def _environment(cluster: DevCluster, home: Path) -> dict[str, str]:
+    tools = ":".join(str(Path(Binaries.locate([tool])[tool]).parent) for tool in TOOLS)
+    return {
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "KUBECACHEDIR": str(home / "cache"),
+        "CLUSTERCTL_DISABLE_VERSIONCHECK": "true",
+        "PATH": f"{tools}:{os.environ['PATH']}",
+    }
