@@ -7,9 +7,11 @@ these tests' own: what is registered here is answered by nobody afterwards.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from tests.support.shipped import DEPLOY, NAMESPACES, ROUTED, Shipped, fetched, 
 from tests.support.vitistack import Api
 
 from berth import manifests as make
+from berth.control.authority import Policy, new_keyring
 from berth.control.door import SECRET
 from berth.control.events import EVENTS
 from berth.control.webhooks import MUTATING, VALIDATING
@@ -31,7 +34,7 @@ from berth.devcluster import DevCluster
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
 from berth.dialects.metal3 import kinds as metal3_kinds
 from berth.dialects.vip import kinds as vip_kinds
-from berth.errors import Forbidden
+from berth.errors import Forbidden, Invalid
 from berth.kube import auth, meta
 from berth.kube.client import Client
 from berth.kube.resource import Resource
@@ -219,6 +222,37 @@ async def test_what_is_not_granted_is_out_of_reach(shipped: Shipped) -> None:
                 await account.list(resource, namespace)
         with pytest.raises(Forbidden):
             await account.create(SECRETS, built(SECRETS, "planted"), "kube-system")
+
+
+async def test_a_certificate_of_somebody_else_is_served_and_its_ca_is_told(
+    shipped: Shipped, tmp_path: Path
+) -> None:
+    """V-225: the three files that cert-manager mounts. It is the last here: the others find our own."""
+    ring = new_keyring((f"{make.WEBHOOK}.{shipped.namespace}.svc",), datetime.now(UTC), Policy())
+    for name, content in zip(
+        ("tls.crt", "tls.key", "ca.crt"),
+        (ring.serving.certificate, ring.serving.key, ring.bundle),
+        strict=True,
+    ):
+        (tmp_path / name).write_bytes(content)
+    async with shipped.running(webhook_cert_dir=str(tmp_path)):
+        await eventually(partial(_trusts, shipped.client, ring.bundle), LONG)
+        pool = Example(
+            metal3_kinds.POOL, {"namePrefix": "r", "pools": [{"start": "10.0.0.9", "end": "10.0.0.1"}]}
+        )
+        with pytest.raises(Invalid, match=r"10\.0\.0\.9"):  # our webhook says so: the server trusts it
+            await shipped.client.create(pool.resource, pool.body("default"), "default")
+
+
+async def _trusts(client: Client, bundle: bytes) -> bool:
+    """Every configuration of ours has this CA and no other."""
+    found = [
+        base64.b64decode(hook["clientConfig"].get("caBundle", ""))
+        for resource in (MUTATING, VALIDATING)
+        for obj in (await client.list(resource)).items
+        for hook in obj["webhooks"]
+    ]
+    return len(found) >= len(REGISTERED) - 1 and set(found) == {bundle}
 
 
 def _registered_by(*dialects: str) -> list[str]:
