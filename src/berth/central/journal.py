@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from berth import log
+
 MASK = "*********"
 SHOWN = ("zone", "ip_family", "address", "pending", "cluster_id")
 SHOWN_OF_SERVICE = (
@@ -31,9 +33,17 @@ class Journal:
     def on(self) -> bool:
         return self._sink is not None
 
-    def app(self, message: str, caller: str, **fields: Any) -> None:
-        level = fields.pop("level", "info")
-        self._send("app", {"level": level, "message": message, "caller": caller, **fields})
+    def tell(self, message: str, caller: str, *, level: str = "info", **fields: Any) -> None:
+        """To the log and to Splunk alike."""
+        logger = log.get(f"berth.{caller.rpartition('/')[2]}")
+        {"info": logger.info, "warn": logger.warning, "error": logger.error}[level](message, **fields)
+        self.app(message, caller, level=level, **fields)
+
+    def app(
+        self, message: str, caller: str, *, level: str = "info", at: float | None = None, **fields: Any
+    ) -> None:
+        """To Splunk only: what is in the log, or in the history, already."""
+        self._send("app", {"level": level, "message": message, "caller": caller, **fields}, at)
 
     def http(self, fields: Mapping[str, Any]) -> None:
         self._send("http", {"level": "info", "message": "http request", "caller": "central/app", **fields})
@@ -41,9 +51,9 @@ class Journal:
     def error(self, fields: Mapping[str, Any]) -> None:
         self._send("http", {"level": "error", "message": "request error", "caller": "central/app", **fields})
 
-    def _send(self, kind: str, event: dict[str, Any]) -> None:
+    def _send(self, kind: str, event: dict[str, Any], at: float | None = None) -> None:
         if self._sink is not None:
-            self._sink({"kind": kind, "time": round(time.time(), 3), "event": event})
+            self._sink({"kind": kind, "time": at or round(time.time(), 3), "event": event})
 
 
 def shown(body: object) -> dict[str, Any] | None:

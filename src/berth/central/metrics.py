@@ -59,7 +59,7 @@ class ApiMetrics:
         self._swept = self._counter("berth_sweep_freed", "Addresses freed by the sweep.", ())
         self._held_back = self._counter("berth_sweep_held_back", "Sweeps that did nothing.", ("reason",))
         self.clock_jumped = self._gauge(
-            "berth_sweep_clock_jumped", "1 while the database's clock is not trusted.", ()
+            "berth_sweep_clock_jumped", "1 while the database's clock, or our own, is not trusted.", ()
         )
         self.ror_connected = self._gauge("berth_ror_connected", "1 while the event stream is open.", ())
         self.ror_events = self._counter(
@@ -98,7 +98,7 @@ class ApiMetrics:
         else:
             self._sweep_seconds.observe(seconds)
             self._swept.inc(freed)
-        self.clock_jumped.set(held_back == "ClockJumped")
+        self.clock_jumped.set(held_back in ("ClockJumped", "ClocksApart"))
 
     def pools(self, usage: Mapping[str, Usage], waiting: int) -> None:
         self._waiting.set(waiting)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-from berth import log
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
 from berth.errors import StoreDown
@@ -16,7 +15,12 @@ from berth.store.engine import Engine
 from berth.store.operators import all_frozen
 from berth.store.sweep import Sweeper, Swept
 
+CALLER = "central/sweep"
 SHARE = 20  # counting takes no more than one part in so many of the time
+DISTRUST = {
+    "ClockJumped": "the clock jumped; set it right, or accept it with `berth ledger accept-clock`",
+    "ClocksApart": "the dates of this server and of its database differ; set the wrong one right",
+}
 
 
 async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics, journal: Journal) -> None:
@@ -25,25 +29,19 @@ async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics, j
         await asyncio.sleep(seconds)
         try:
             swept = await sweep_once(sweeper, metrics)
-            _tell(swept, journal)
+            tell(swept, journal)
             if time.monotonic() >= count_at:
                 count_at = time.monotonic() + SHARE * await count(sweeper.ledger.engine, metrics, swept)
         except StoreDown as cause:
-            log.get("berth.sweep").warning("sweep put off", cause=str(cause))
+            journal.tell("sweep put off", CALLER, level="warn", cause=str(cause))
         except Exception as cause:  # the server goes on, and the next pass tries again
-            log.get("berth.sweep").error("sweep failed", error=type(cause).__name__)
+            journal.tell("sweep failed", CALLER, level="error", error=type(cause).__name__)
 
 
 async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
     started = time.perf_counter()
     swept = await sweeper.sweep()
     metrics.swept(time.perf_counter() - started, swept.addresses, swept.held_back)
-    if swept.held_back == "ClockJumped":
-        log.get("berth.sweep").error(
-            "the clock jumped, nothing is freed until it is accepted with `berth ledger accept-clock`"
-        )
-    elif swept.entries:
-        log.get("berth.sweep").info("swept", entries=swept.entries, freed=swept.addresses)
     metrics.frozen.set(len(await all_frozen(sweeper.ledger.engine)))
     return swept
 
@@ -57,8 +55,9 @@ async def count(engine: Engine, metrics: ApiMetrics, swept: Swept) -> float:
     return time.monotonic() - started
 
 
-def _tell(swept: Swept, journal: Journal) -> None:
-    if swept.held_back == "ClockJumped":
-        journal.app("sweep held back", "central/sweep", level="error", reason=swept.held_back)
+def tell(swept: Swept, journal: Journal) -> None:
+    if swept.held_back in DISTRUST:
+        what = f"nothing is freed: {DISTRUST[swept.held_back]}"
+        journal.tell(what, CALLER, level="error", reason=swept.held_back)
     elif swept.entries:
-        journal.app("swept", "central/sweep", entries=swept.entries, freed=swept.addresses)
+        journal.tell("swept", CALLER, entries=swept.entries, freed=swept.addresses)

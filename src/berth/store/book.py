@@ -6,15 +6,15 @@ reading and writing is plain computation; nothing is written for a wish that cha
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from berth.leasing import holders
 from berth.leasing.holders import Entry, HolderReason
 from berth.store import operators, rows, statement
-from berth.store.engine import Changes, Transaction
+from berth.store.engine import Changes, Locked, Row, Transaction
 from berth.store.memory import Memory
-from berth.store.rows import AddressRow, Event, HolderRow
+from berth.store.rows import AddressRow, Behind, Event, HolderRow
 from berth.store.secrets import Pepper, Secret
 from berth.store.wishes import Answer, Granted, Refused, Register, Release, Released, Wish
 
@@ -40,11 +40,10 @@ class Rules:
 class Book:
     """The picture of one group, and what it changes."""
 
-    now: int
+    locked: Locked
     rules: Rules
     memory: Memory
     epoch: int
-    began_at: Mapping[str, int]  # the pools' revisions when the group began
     stored: dict[str, AddressRow] = field(default_factory=dict)
     entries: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
     by_identity: dict[str, set[str]] = field(default_factory=dict)
@@ -56,12 +55,18 @@ class Book:
     taken: list[tuple[str, str]] = field(default_factory=list)
     frozen: frozenset[str] = frozenset()  # clusters of which nothing may be taken away now
 
+    @property
+    def now(self) -> int:
+        return self.locked.now
+
     # Reading
 
-    async def read(self, tx: Transaction, wishes: Sequence[Wish]) -> None:
+    async def read(self, tx: Transaction, wishes: Sequence[Wish], behind: Behind) -> Sequence[Row]:
+        """What the wishes concern; returns how the pool that memory is behind with has changed."""
         identities = list({wish.entry.identity.key for wish in wishes})
         named = list({wish.address for wish in wishes if wish.address})
-        for address, holder in await rows.concerned(tx, identities, named):
+        changes, pairs = await rows.concerned(tx, identities, named, behind)
+        for address, holder in pairs:
             self.stored[address.address] = address
             if holder is not None:
                 self._remember(holder)
@@ -71,6 +76,7 @@ class Book:
             self.frozen = await operators.frozen(tx, taking, self.now)
         if self.rules.quota:
             await self._read_counts(tx, {wish.entry.identity.cluster_id for wish in wishes})
+        return changes
 
     async def _read_for_replacement(self, tx: Transaction, wishes: Sequence[Wish]) -> None:
         """Who replaces a secret must be alone, so there the other holders matter too."""
@@ -203,7 +209,7 @@ class Book:
 
     def _after(self, old: Entry | None, wish: Register) -> Entry:
         if wish.pending:
-            return holders.reserved(old, wish.entry, self.now + self.rules.pending_ms)
+            return holders.reserved(old, wish.entry, self.locked.begins + self.rules.pending_ms)
         return holders.joined(old, wish.entry)
 
     def _joined_event(self, old: Entry | None, entry: Entry) -> str:
@@ -221,7 +227,7 @@ class Book:
             return Refused(HolderReason.NOT_HOLDER)
         if wish.entry.identity.cluster_id in self.frozen:
             return Refused(HolderReason.CLUSTER_FROZEN)
-        entry = holders.released(old.entry, wish.entry, self.now)
+        entry = holders.released(old.entry, wish.entry, self.locked.begins)
         if entry != old.entry:
             event = Event(self.now, stored.pool, stored.address, "released", 0, entry.identity)
             self._write(stored.address, stored.pool, entry, event)

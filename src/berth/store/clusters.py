@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from berth.leasing import holders
 from berth.leasing.holders import Entry, Identity
 from berth.store import operators, rows, statement
-from berth.store.engine import Engine, Transaction
+from berth.store.engine import Engine, Locked, Transaction
 from berth.store.rows import Event, HolderRow
 
 NOT_ITS_HOLDER = frozenset({"cluster", "ror", "cli"})  # whose releases can be undone
@@ -43,7 +43,8 @@ class Order:
 
 async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
     async with engine.transaction(slow=True) as tx:
-        now = (await tx.lock(None)).now
+        locked = await tx.lock(None)
+        now = locked.now
         if order.event_id and not await first_sight(tx, order.event_id, now):
             return ClusterRelease(repeated=True)
         # An administrator knows better; and what ROR marks, a living operator's report takes back.
@@ -52,14 +53,16 @@ async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
         there = await rows.holders_by(tx, "cluster_id", [order.cluster_id])
         skipped = tuple(row for row in there if row.entry.deny and not order.include_denied)
         open_ = [row for row in there if order.include_denied or not row.entry.deny]
-        changed = await _change(tx, open_, _marking(order, now), (now, "marked", order.by))
+        changed = await _change(tx, open_, _marking(order, locked), (now, "marked", order.by))
         return ClusterRelease(changed, skipped, len(there))
 
 
-def _marking(order: Order, now: int) -> Callable[[Entry], Entry]:
+def _marking(order: Order, locked: Locked) -> Callable[[Entry], Entry]:
+    begins = locked.begins
+
     def mark(entry: Entry) -> Entry:
-        due = now if order.at_once else max(now + order.grace_ms, holders.after_retention(entry, now))
-        return holders.marked(entry, order.by, due)
+        retained = max(begins + order.grace_ms, holders.after_retention(entry, begins))
+        return holders.marked(entry, order.by, locked.now if order.at_once else retained)
 
     return mark
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from berth.errors import UserError
+from berth.store.guard import apart, monotonic_ms
 
 Row = Sequence[Any]
 
@@ -24,16 +25,32 @@ class Clock:
     """UTC milliseconds. Tests move `shift_ms`; the guard of the sweep is there to notice such moves."""
 
     shift_ms: int = 0
+    _first_ms: int = field(init=False)
+    _elapsed_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._first_ms, self._elapsed_ms = self.system_ms() - self.shift_ms, monotonic_ms()
 
     def system_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self.shift_ms
 
+    def begins(self, database_ms: int) -> int:
+        """From when a period counts that begins now, so that it never ends early: the database's time,
+        unless that is far behind ours, or behind what ours was at the start and the time since.
+        """
+        steady_ms = self._first_ms + self.shift_ms + monotonic_ms() - self._elapsed_ms
+        ours = max(self.system_ms(), steady_ms)
+        return ours if ours > database_ms and apart(ours, database_ms) else database_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """What the lock of some pools tells: the database's time and each pool's revision."""
+    """What the lock of some pools tells: the database's time, from when a period that begins now counts,
+    and each pool's revision.
+    """
 
     now: int
+    begins: int
     revisions: dict[str, int]
 
 

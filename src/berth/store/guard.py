@@ -1,5 +1,6 @@
 """Notices a database clock that was moved: it is compared with one that nobody sets. After a jump nothing
-is freed until the two agree again, or a person accepts the new time (`berth ledger accept-clock`).
+is freed until the two agree again, or a person accepts the new time (`berth ledger accept-clock`). Nor is
+anything freed by a replica whose own date is another than the database's: one of the two is wrong.
 
 The last time that was believed is kept in the database, with the boot it belongs to, so that a restart in
 the middle of a jump does not start from the wrong time. After a reboot only a step back can be told.
@@ -16,6 +17,11 @@ from pathlib import Path
 JUMP_MS = 120_000
 WRITTEN = re.compile(r"(-?\d+) (-?\d+) (\S+)(?: (\d+))?")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def apart(one_ms: int, other_ms: int) -> bool:
+    """Whether two clocks cannot both be right."""
+    return abs(one_ms - other_ms) > JUMP_MS
 
 
 def monotonic_ms() -> int:
@@ -77,7 +83,7 @@ class ClockGuard:
             base = None  # … since this replica last believed it; another one was the first to see that
         if base is not None:
             passed = current.elapsed_ms - base.elapsed_ms
-            return abs((current.database_ms - base.database_ms) - passed) > JUMP_MS
+            return apart(current.database_ms - base.database_ms, passed)
         return stored is not None and current.database_ms < stored.database_ms - JUMP_MS
 
 

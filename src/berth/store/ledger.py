@@ -116,7 +116,7 @@ class Ledger:
             # A sweep may have looked there before this line, so memory goes back to where the group began.
             if book is not None:
                 self._let_go(book)
-                self.memory.rewind(book.began_at)
+                self.memory.rewind(book.locked.revisions)
             raise
         self.memory.committed(revisions, book.epoch)
         return answers
@@ -125,10 +125,14 @@ class Ledger:
         pools = [group.pool] if group.pool else sorted({wish.pool for wish in group.wishes()})
         locked = await tx.lock(pools)
         wishes = group.wishes()
+        behind = self.memory.behind(locked.revisions)
+        book = Book(locked, self.rules, self.memory, self.memory.epoch)
+        changes = await book.read(tx, wishes, behind)
+        if behind.pool:
+            self.memory.follow(behind, locked.revisions[behind.pool], changes)
         await self.memory.catch_up(tx, locked.revisions)
-        book = Book(locked.now, self.rules, self.memory, self.memory.epoch, locked.revisions)
+        book.epoch = self.memory.epoch
         try:
-            await book.read(tx, wishes)
             answers = [book.settle(wish) for wish in wishes]
             return book, answers, await book.write(tx)
         except BaseException:

@@ -6,7 +6,7 @@ with the pool's revision, and what other replicas and commands did since is read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from berth.errors import Taken
 from berth.leasing.decide import Grant, decide
@@ -14,14 +14,14 @@ from berth.leasing.model import Claim, Pool, Reason
 from berth.leasing.space import Space
 from berth.leasing.usage import Usage
 from berth.net import Block, Family, parse_block
-from berth.store.engine import Transaction
+from berth.store.engine import Row, Transaction
+from berth.store.rows import Behind
+from berth.store.statement import FEED
 from berth.store.wishes import Refused, family_of
 
 NEWCOMER = "(newcomer)"
 UNKNOWN = -1
 PORTION = 5000
-FEED = """SELECT address, effect, (SELECT min(id) FROM history) FROM history
-WHERE pool = $1 AND id > $2 AND effect <> 0 ORDER BY id"""
 
 
 class Memory:
@@ -84,12 +84,29 @@ class Memory:
     async def _catch_up(self, tx: Transaction, key: str, revision: int) -> None:
         since = self.revisions.get(key, UNKNOWN)
         found = [] if since == UNKNOWN or revision < since else await tx.rows(FEED, key, since)
-        if not found or found[0][2] > since + 1:  # unknown, restored, or part of the way is pruned
-            return await self.load(tx, [key])
-        for address, effect, _ in found:
-            self.apply(key, address, effect)
-        self.revisions[key] = revision
-        return None
+        if not self.follow(Behind(key, since), revision, found):
+            await self.load(tx, [key])
+
+    def behind(self, revisions: Mapping[str, int]) -> Behind:
+        """The pool whose changes are worth asking for together with other things, if it is one alone."""
+        late = [
+            Behind(key, since)
+            for key, revision in revisions.items()
+            if UNKNOWN < (since := self.revisions.get(key, UNKNOWN)) < revision
+        ]
+        return late[0] if len(late) == 1 else Behind()
+
+    def follow(self, behind: Behind, revision: int, changes: Sequence[Row]) -> bool:
+        """Take over how a locked pool changed; False if these changes do not lead from what is here to its
+        revision: that is unknown, restored or was read anew meanwhile, or part of the way is pruned.
+        """
+        moved = self.revisions[behind.pool] != behind.since
+        if moved or not changes or changes[0][2] > behind.since + 1:
+            return False
+        for _, effect, _, address in changes:
+            self.apply(behind.pool, address, effect)
+        self.revisions[behind.pool] = revision
+        return True
 
     def apply(self, key: str, address: str, effect: int) -> None:
         if effect > 0:

@@ -108,14 +108,26 @@ class Event:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A pool that changed since memory last saw it, at this revision."""
+
+    pool: str = ""
+    since: int = 0
+
+
 async def concerned(
-    tx: Transaction, identities: list[str], named: list[str]
-) -> list[tuple[AddressRow, HolderRow | None]]:
-    """The named addresses and those these holders are on, each with these holders' entries; one question."""
-    found = await tx.rows(CONCERNED, identities, named)
-    return [
+    tx: Transaction, identities: list[str], named: list[str], behind: Behind
+) -> tuple[list[Row], list[tuple[AddressRow, HolderRow | None]]]:
+    """How a pool changed, and the named addresses and those these holders are on, each with these holders'
+    entries; one question.
+    """
+    found = list(map(tuple, await tx.rows(CONCERNED, identities, named, behind.pool, behind.since)))
+    changes: list[Row] = [row[:4] for row in found if row[0] is not None]
+    pairs = [row[3:] for row in found if row[0] is None]
+    return changes, [
         (AddressRow.read(row[:WIDTH]), HolderRow.read(row[WIDTH:]) if row[WIDTH] is not None else None)
-        for row in map(tuple, found)
+        for row in pairs
     ]
 
 

@@ -65,7 +65,8 @@ class SqliteTransaction:
             found = await self.rows("SELECT key, revision FROM pools")
         else:
             found = await self.rows("SELECT key, revision FROM pools WHERE key = ANY($1)", list(pools))
-        return Locked(self._clock.system_ms(), {row[0]: row[1] for row in found})
+        now = self._clock.system_ms()
+        return Locked(now, self._clock.begins(now), {row[0]: row[1] for row in found})
 
     async def now(self) -> int:
         return self._clock.system_ms()

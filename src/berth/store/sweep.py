@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from berth.leasing.holders import DAY_MS, Identity
 from berth.store import marks, operators, rows, statement
 from berth.store.engine import Row, Transaction
-from berth.store.guard import ClockGuard
+from berth.store.guard import ClockGuard, apart
 from berth.store.ledger import Ledger
 from berth.store.rows import Event
 
@@ -33,7 +33,7 @@ class Swept:
 
     entries: int = 0
     addresses: int = 0
-    held_back: str = ""  # why it did nothing: OtherReplica or ClockJumped
+    held_back: str = ""  # why it did nothing: OtherReplica, ClockJumped or ClocksApart
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ class Sweeper:
     async def _held_back(self) -> str:
         async with self.ledger.engine.transaction() as tx:
             now = await tx.now()
+            if apart(now, self.ledger.engine.clock.system_ms()):
+                return "ClocksApart"
             stamp = self.guard.believes(now, await marks.mark(tx, CLOCK))
             if stamp is None:
                 return "ClockJumped"
@@ -110,6 +112,6 @@ class Sweeper:
             return len(await tx.rows(PRUNE_HISTORY, before, PORTION))
 
     async def stop(self) -> None:
-        """Let another replica go on at once."""
+        """Another replica goes on at once, with whatever this one did for all of them."""
         async with self.ledger.engine.transaction() as tx:
-            await marks.drop_duty(tx, "sweep", self.who)
+            await marks.drop_duties(tx, self.who)

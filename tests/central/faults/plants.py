@@ -21,7 +21,7 @@ from berth.store.engine import Changes, Engine
 from berth.store.ledger import Ledger
 from berth.store.memory import UNKNOWN, Memory
 from berth.store.postgres import PostgresTransaction
-from berth.store.rows import AddressRow
+from berth.store.rows import AddressRow, Behind
 from berth.store.secrets import Seal
 from berth.store.sqlite import SqliteTransaction
 from berth.store.sweep import EMPTY, Sweeper
@@ -55,6 +55,7 @@ def _any_row(put: Put) -> None:
         await catch_up(self, tx, unread)
 
     put(migrate, "migrations", migrations)
+    put(Memory, "behind", lambda *_: Behind())
     put(Memory, "catch_up", believe)
 
 
