@@ -14,6 +14,7 @@ from tests.support.central import Options, World, request_body
 from tests.support.eventually import eventually
 from tests.support.started import Neighbour, api_process, neighbour
 
+from berth.central.journal import Journal
 from berth.central.neighbours import for_good
 from berth.central.netbox import Mirror, NetboxClient
 from berth.central.netbox_diff import compare, repair
@@ -134,7 +135,7 @@ async def test_work_for_a_neighbour_that_fails_begins_again() -> None:
         raise AttributeError("nobody thought of this")
 
     with pytest.raises(asyncio.CancelledError):
-        await for_good(work, pause_seconds=0)
+        await for_good(work, Journal(), pause_seconds=0)
     assert len(tries) == 3
 
 

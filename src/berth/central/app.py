@@ -16,7 +16,6 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from berth import log
 from berth.central import answers, batch, bodies, inventory, limits, pages
 from berth.central.answers import Refusal
 from berth.central.batch import Call
@@ -33,7 +32,7 @@ from berth.store.clusters import Order, release_cluster
 from berth.store.inventory import Compared, compare
 from berth.store.ledger import Ledger
 from berth.store.operators import Beat
-from berth.store.wishes import Answer, Refused, Wish
+from berth.store.wishes import Refused, Wish
 
 NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
 Handler = Callable[["Visit"], Awaitable[web.Response]]
@@ -137,7 +136,8 @@ class Api:
         except (StoreDown, TimeoutError):
             failure = store_down()
         except Exception as cause:
-            log.get("berth.api").error("request failed", route=visit.route, error=type(cause).__name__)
+            what = {"route": visit.route, "error": type(cause).__name__}
+            self.journal.tell("request failed", "central/app", level="error", **what)
             failure = Refusal(500, "internal error", "Internal")
         return answers.refused(failure), failure
 
@@ -189,11 +189,10 @@ class Api:
             visit.caller.admit(call.fields.cluster_id, call.fields.zone)
         self._guesses.admit(visit.source, wish.address)
         answer = await self.ledger.submit(wish)
-        if self.journal.on:
-            self._tell_of(wish, answer)
         if not isinstance(answer, Refused):
             self._guesses.right(visit.source, wish.address)
             return answers.told(answer)
+        self._tell_of(wish, answer)
         if answer.reason == HolderReason.NO_MATCH:
             self._guesses.wrong(visit.source, wish.address)
         raise answers.translated(answer, wish.pool, call.table)
@@ -259,14 +258,14 @@ class Api:
             word: len(getattr(compared, word)) for word in ("adopted", "missing", "unknown", "conflict")
         }
         if compared.frozen:
-            log.get("berth.api").error("two operators speak for one cluster", cluster_id=beat.cluster_id)
-        if compared.frozen or any(counts.values()):
+            message = "two operators speak for one cluster"
+            self.journal.tell(message, "central/app", level="error", cluster_id=beat.cluster_id)
+        if any(counts.values()):
             self.journal.app(
                 "inventory differs",
                 "central/app",
                 level="warn",
                 cluster_id=beat.cluster_id,
-                frozen=compared.frozen,
                 **counts,
             )
 
@@ -299,15 +298,16 @@ class Api:
 
     # Telling
 
-    def _tell_of(self, wish: Wish, answer: Answer) -> None:
-        who, word = wish.entry.identity, type(answer).__name__.lower()
+    def _tell_of(self, wish: Wish, answer: Refused) -> None:
+        """What the ledger did is told from its history (chronicle.py); a refusal is not there."""
+        who = wish.entry.identity
         self.journal.app(
-            f"address {word}",
+            "address refused",
             "central/app",
-            level="warn" if isinstance(answer, Refused) else "info",
+            level="warn",
             pool=wish.pool,
-            address=wish.address if isinstance(answer, Refused) else answer.address,
-            reason=answer.reason if isinstance(answer, Refused) else "",
+            address=wish.address or "",
+            reason=answer.reason,
             service_name=who.service_name,
             namespace_id=who.namespace_id,
             cluster_id=who.cluster_id,

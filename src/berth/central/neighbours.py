@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from berth import log
+from berth.central.chronicle import Chronicle
 from berth.central.hec import Forwarder
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
@@ -48,27 +48,31 @@ class Neighbours:
             if neighbours._spool is not None:
                 await neighbours._spool.close()
 
-    def work(self, ledger: Ledger, who: str) -> list[Coroutine[Any, Any, None]]:
-        """What has to run beside the server."""
+    async def work(self, ledger: Ledger, who: str) -> list[Coroutine[Any, Any, None]]:
+        """What has to run beside the server; asked for before it serves."""
         settings = self._settings
         found: list[Work] = []
         if settings.ror.url:
             found.append(Listener(settings.ror, ledger.engine, self._metrics, self.journal).listen_forever)
         if self._spool is not None:
             forwarder = Forwarder(settings.splunk, self._spool, self._metrics)
-            found += [forwarder.store_forever, forwarder.forward_forever]
+            chronicle = Chronicle(ledger.engine, self._spool, self.journal, who)
+            await chronicle.begin()
+            found += [forwarder.store_forever, forwarder.forward_forever, chronicle.tell_forever]
         if settings.netbox.url:
-            found.append(Mirror(settings.netbox, ledger.engine, self._metrics, who).mirror_forever)
-        return [for_good(one) for one in found]
+            mirror = Mirror(settings.netbox, ledger.engine, self._metrics, who, self.journal)
+            found.append(mirror.mirror_forever)
+        return [for_good(one, self.journal) for one in found]
 
 
-async def for_good(work: Work, pause_seconds: float = PAUSE_SECONDS) -> None:
+async def for_good(work: Work, journal: Journal, pause_seconds: float = PAUSE_SECONDS) -> None:
     """Whatever a neighbour says that we did not think of, its work begins again and the server goes on."""
     while True:
         try:
             await work()
         except Exception as cause:
-            log.get("berth.neighbours").error("work begins again", error=type(cause).__name__)
+            error = type(cause).__name__
+            journal.tell("work begins again", "central/neighbours", level="error", error=error)
         await asyncio.sleep(pause_seconds)
 
 

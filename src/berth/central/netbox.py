@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from berth import log
+from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
 from berth.central.ror import token
 from berth.central.settings import Netbox
@@ -78,8 +78,11 @@ class NetboxClient:
 
 
 class Mirror:
-    def __init__(self, settings: Netbox, engine: Engine, metrics: ApiMetrics, who: str) -> None:
+    def __init__(
+        self, settings: Netbox, engine: Engine, metrics: ApiMetrics, who: str, journal: Journal | None = None
+    ) -> None:
         self._settings = settings
+        self._journal = journal or Journal()
         self._engine = engine
         self._metrics = metrics
         self._who = who
@@ -94,7 +97,7 @@ class Mirror:
                     await self.deliver(client)
                     self._metrics.outbox.set(await outbox.length(self._engine))
                 except StoreDown as cause:
-                    log.get("berth.netbox").warning("outbox not readable", cause=str(cause))
+                    self._trouble("outbox not readable", cause=str(cause))
 
     async def deliver(self, client: NetboxClient) -> int:
         """Everything that is due; how many parcels were delivered."""
@@ -104,14 +107,15 @@ class Mirror:
                 await (push(client, parcel) if parcel.kind == "push" else drop(client, parcel))
             except Exception as cause:  # whatever the answer's shape: the others are not kept waiting
                 self._metrics.netbox_failures.inc()
-                log.get("berth.netbox").warning(
-                    "NetBox refused", kind=parcel.kind, cause=type(cause).__name__
-                )
+                self._trouble("NetBox refused", kind=parcel.kind, cause=type(cause).__name__)
                 await outbox.failed(self._engine, parcel)
                 continue
             await outbox.done(self._engine, parcel)
             delivered += 1
         return delivered
+
+    def _trouble(self, message: str, **fields: Any) -> None:
+        self._journal.tell(message, "central/netbox", level="warn", **fields)
 
 
 async def ours(client: NetboxClient, parcel: Parcel) -> Json | None:

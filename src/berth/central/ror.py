@@ -20,7 +20,6 @@ from typing import Any
 import aiohttp
 import orjson
 
-from berth import log
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Ror
@@ -51,7 +50,6 @@ class Listener:
         self._engine = engine
         self._metrics = metrics
         self._pause = SHORTEST_PAUSE  # before the next connection
-        self._log = log.get("berth.ror")
 
     async def listen_forever(self) -> None:
         while True:
@@ -59,7 +57,8 @@ class Listener:
                 await self._listen()
             except (aiohttp.ClientError, OSError, TimeoutError, StoreDown, ValueError) as cause:
                 self._pause = LONGEST_PAUSE if isinstance(cause, Flooded) else self._pause
-                self._log.warning("event stream lost", cause=type(cause).__name__, pause_seconds=self._pause)
+                what = {"cause": type(cause).__name__, "pause_seconds": self._pause}
+                self._tell("event stream lost", level="warn", **what)
             self._metrics.ror_connected.set(0)
             await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
             self._pause = min(LONGEST_PAUSE, self._pause * 2)
@@ -104,7 +103,7 @@ class Listener:
         cluster = cluster_of(data)
         if cluster is None:
             self._count(name, "unreadable")
-            self._log.warning("event without a cluster", name=name)
+            self._tell("event without a cluster", level="warn", name=name)
             return
         self._refuse_flood(name)
         identity = f"ror:{event.id}" if event.id else ""
@@ -113,10 +112,12 @@ class Listener:
         done = await release_cluster(self._engine, order)
         result = "repeated" if done.repeated else "unknown" if not done.found else "released"
         self._count(name, result)
-        self._log.info("cluster event", result=result, cluster_id=cluster, expired=done.expired)
-        self._journal.app("cluster event", "central/ror", result=result, cluster_id=cluster)
+        self._tell("cluster event", result=result, cluster_id=cluster, expired=done.expired)
         if done.expired:
             self._released.append(time.monotonic())
+
+    def _tell(self, message: str, **fields: Any) -> None:
+        self._journal.tell(message, "central/ror", **fields)
 
     def _count(self, name: str, result: str) -> None:
         """By names we know only: a stream must not be able to make metrics without end."""

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from aiohttp import web
 
-from berth import log
 from berth.central.app import Api, Config
 from berth.central.identity import load_identities, load_tokens
 from berth.central.metrics import ApiMetrics
@@ -57,20 +56,21 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         sweeper = _sweeper(settings, ledger)
         stack.push_async_callback(leave_duty, sweeper)
         hangup = asyncio.Event()
+        work = await neighbours.work(ledger, sweeper.who)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
                 tasks.create_task(reload_forever(settings, api, context, hangup)),
-                *(tasks.create_task(work) for work in neighbours.work(ledger, sweeper.who)),
+                *(tasks.create_task(one) for one in work),
             ]
             async with listening(api, bound, settings, context):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
                 announce(address_of(bound, settings.tls))
-                api.journal.app("started", "central/serve")
+                api.journal.tell("started", "central/serve")
                 try:
                     await asyncio.get_running_loop().create_future()
                 finally:
-                    api.journal.app("stopping", "central/serve")
+                    api.journal.tell("stopping", "central/serve")
                     asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
                     for task in background:
                         task.cancel()
@@ -99,12 +99,11 @@ async def reload(settings: ApiSettings, api: Api, context: ssl.SSLContext | None
         await api.ledger.configure(config.zones.pools)
     except Exception as cause:  # no file, however odd, may end a server that runs
         told = str(cause) if isinstance(cause, BerthError) else f"{type(cause).__name__}: {cause}"
-        log.get("berth.api").error("reload refused, the old configuration stays", cause=told)
-        api.journal.app("reload refused", "central/serve", level="error", cause=told)
+        message = "reload refused, the old configuration stays"
+        api.journal.tell(message, "central/serve", level="error", cause=told)
         return
     api.config = config
-    api.journal.app("reloaded", "central/serve", zones=list(config.zones.names))
-    log.get("berth.api").info("reloaded", zones=", ".join(config.zones.names))
+    api.journal.tell("reloaded", "central/serve", zones=", ".join(config.zones.names))
 
 
 @asynccontextmanager
@@ -167,7 +166,7 @@ def _sweeper(settings: ApiSettings, ledger: Ledger) -> Sweeper:
 
 
 async def leave_duty(sweeper: Sweeper) -> None:
-    """Another replica sweeps at once; without a database, once our time is over."""
+    """Another replica sweeps, and tells, at once; without a database, once our time is over."""
     with suppress(StoreDown, TimeoutError):
         async with asyncio.timeout(1):
             await sweeper.stop()

@@ -87,6 +87,11 @@ class Spool:
         self._stored -= self._file.execute("DELETE FROM events WHERE id <= ?", (up_to,)).rowcount
 
     @property
+    def room(self) -> int:
+        """For what can wait elsewhere: half of the queue is left to what cannot."""
+        return (self._limit + 1) // 2 - self.length
+
+    @property
     def length(self) -> int:
         """Counted along: reading a full queue several times a second would keep the disk busy."""
         return self._stored + len(self._gathered)
