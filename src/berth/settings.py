@@ -11,6 +11,9 @@ from pathlib import Path
 ALL_DIALECTS = ("metal3", "kubipam", "vip", "vitistack")
 NEED_NOTHING = ("metal3", "kubipam", "vip")  # vitistack wants an IPAM-API, and MetalLB in its namespace
 
+# What vip serves beside vitistack: both are for Services, and those without a class are then vitistack's.
+VIP_CLASS = "paas.org/vip"
+
 # Namespaces whose Services the vitistack dialect never touches: upstream's list.
 EXCLUDED_NAMESPACES = (
     *("cert-manager", "kube-node-lease", "kube-public", "kube-system", "kubemacpool-system"),

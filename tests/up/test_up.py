@@ -76,17 +76,29 @@ def test_it_shows_a_table_per_dialect_and_ctrl_c_leaves_nothing_behind(tmp_path:
     with up(tmp_path) as running:
         said = running.wait_for("leaves nothing behind")
         assert mentioning(str(tmp_path / "home"))
+        shown = _try(said)
         assert running.interrupt() == 0, running.said()
     titles = {line.strip() for line in said.splitlines()}
     dialects = {dialect.name for dialect in DIALECTS}
     assert dialects <= titles, f"no table for {sorted(dialects - titles)}"
     assert "Left out" not in said
     assert "nothing yet" not in said
+    assert "waits: " not in said
     assert "2a05:1234::/128" in said  # and not a picture for what stands between two colons
-    commands = said.partition("Try:\n")[2].splitlines()
-    assert len([line for line in commands if line.startswith("  ")]) == 5
+    barred = {line.split()[0] for line in shown.splitlines() if "░" in line}
+    assert dialects <= barred, "berth pools tells how full the pools of every dialect are"
     assert mentioning(str(tmp_path / "home")) == []
     assert list((tmp_path / "home").iterdir()) == []
+
+
+def _try(said: str) -> str:
+    """The five commands, pasted into one shell; what they answered."""
+    commands = [line for line in said.partition("Try:\n")[2].splitlines() if line.startswith("  ")]
+    assert len(commands) == 5
+    shell = ["bash", "-euo", "pipefail", "-c", "\n".join(commands)]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=START_SECONDS, check=False)
+    assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def test_api_only_answers_the_command_it_shows_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ async def test_explain_says_why_a_service_is_nobodys(operator: Operator, namespa
         await operator.client.create(SERVICE, thing(SERVICE, namespace, name, spec), namespace)
     inside = await explain(operator.client, "service/inside", namespace)
     assert inside.answer == "gets no address: it is of type ClusterIP, and only LoadBalancer is served"
+    assert inside.pools == []
     assert "x/y is served where" in (await explain(operator.client, "service/classed", namespace)).answer
 
 

@@ -42,7 +42,7 @@ from berth.views.explain import named
 T = TypeVar("T")
 BAR, LEAST_BAR = 20, 5
 ALL = ",".join(ALL_DIALECTS)
-POOLS = ("DIALECT", "KIND", "POOL", "USED", "TOTAL", "", "FREE", "")
+POOLS = ("DIALECT", "POOL", "USED", "TOTAL", "", "FREE", "")
 Dialects = Annotated[
     str, typer.Option(envvar="BERTH_DIALECTS", help="Comma list of the dialects to look at.")
 ]
@@ -87,17 +87,18 @@ def pools(
 
 
 def _print_pools(rows: list[PoolRow]) -> None:
-    """On a narrow terminal the bar is what gets shorter, and goes."""
+    """On a narrow terminal the bar is what gets shorter, and goes; the words at the end may wrap."""
     bar = BAR
     if sys.stdout.isatty():
-        longest = max(map(len, table_lines(POOLS, (_pool_line(row, 0) for row in rows))))
-        bar = min(BAR, shutil.get_terminal_size().columns - longest)
+        lines = table_lines(POOLS[:-1], (_pool_line(row, 0)[:-1] for row in rows))
+        bar = min(BAR, shutil.get_terminal_size().columns - max(map(len, lines)))
     print_table(POOLS, (_pool_line(row, bar if bar >= LEAST_BAR else 0) for row in rows))
 
 
 def _pool_line(row: PoolRow, bar: int) -> tuple[str, ...]:
     total, free = (_count(row.total), _count(row.free)) if row.total else ("", "")
-    return row.dialect, row.kind, row.name, _count(row.used), total, _bar(row, bar), free, row.state
+    name = f"{row.kind} {row.name}"
+    return row.dialect, name, _count(row.used), total, _bar(row, bar), free, row.state
 
 
 def _bar(row: PoolRow, width: int) -> str:

@@ -110,7 +110,7 @@ class Transport:
 
     def _unreachable(self, request: Request, error: Exception) -> Unreachable:
         path = request.path.partition("?")[0]
-        return Unreachable(f"{request.method} {path} on {self._server}: {_why(error)}")
+        return Unreachable(f"{request.method} {path} on {self._server}: {why(error)}")
 
 
 def _clean(text: str) -> str:
@@ -120,7 +120,7 @@ def _clean(text: str) -> str:
     return text
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """The cause in a few words."""
     match error:
         case ssl.SSLCertVerificationError():

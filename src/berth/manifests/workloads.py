@@ -5,9 +5,9 @@ from __future__ import annotations
 from berth.manifests.certificates import CERTS, TLS_SECRET, certificates
 from berth.manifests.options import API, OPERATOR, Object, Options
 from berth.manifests.rights import METALLB, local_rules
+from berth.settings import VIP_CLASS
 
 UID = 65532
-VIP_CLASS = "paas.org/vip"
 
 
 def operator(options: Options) -> list[Object]:
@@ -48,7 +48,7 @@ def _operator_flags(options: Options) -> list[str]:
         "--health-listen=:8080",
     ]
     if {"vip", "vitistack"} <= set(options.dialects):
-        flags.append(f"--vip-classes={VIP_CLASS}")  # both serve Services; without a class is vitistack's
+        flags.append(f"--vip-classes={VIP_CLASS}")
     if "vitistack" in options.dialects:
         flags.append(f"--api-url={options.api_url or f'http://{API}.{options.namespace}.svc:3000/v2'}")
     return flags

@@ -18,6 +18,7 @@ import yaml
 from berth.errors import AlreadyExists, KubeError
 from berth.kube.client import Client
 from berth.kube.resource import Resource
+from berth.settings import VIP_CLASS
 from berth.up.tables import LISTS
 
 Object = dict[str, Any]
@@ -25,7 +26,6 @@ SETTLE_SECONDS = 60.0  # for slow machines; it ends when all are answered
 INSTALLED = Path(__file__).parents[1] / "examples"
 CHECKOUT = Path(__file__).parents[3] / "examples"
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
-VIP_CLASS = "paas.org/vip"
 OLD = ("GroupSegmentMapping", "VirtualIP")
 INFRASTRUCTURE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Cluster"}
 

@@ -31,9 +31,9 @@ from berth.kube import auth
 from berth.kube.client import Client
 from berth.kube.resource import Resource
 from berth.run import operate
-from berth.settings import Settings
+from berth.settings import VIP_CLASS, Settings
 from berth.up import examples, tables
-from berth.up.examples import VIP_CLASS, Applying
+from berth.up.examples import Applying
 
 Object = dict[str, Any]
 CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)

@@ -14,6 +14,7 @@ from rich.table import Table
 from berth.errors import KubeError
 from berth.kube.client import Client
 from berth.kube.resource import Resource
+from berth.settings import VIP_CLASS
 
 if TYPE_CHECKING:
     from berth.up.stage import Stage
@@ -142,7 +143,8 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
 def _to_try(stage: Stage, rows: Sequence[Row]) -> list[str]:
     programs = f"{Path(sys.executable).parent}:{stage.kubectl.parent}"
     return [
-        f"export KUBECONFIG={stage.kubeconfig} PATH=$PATH:{programs}",
+        f"export KUBECONFIG={stage.kubeconfig} BERTH_API_URL={stage.api}/v2 BERTH_VIP_CLASSES={VIP_CLASS} "
+        f"PATH=$PATH:{programs}",
         "berth pools && berth leases",
         _explain(rows),
         "kubectl get ippools,ipclaims,ipamranges,ipamrequests,ipgroups,ips,services -A",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from berth.dialects.kubipam.kinds import REQUEST
 from berth.dialects.metal3.kinds import CAPI_CLAIMS, CLAIM
@@ -52,15 +52,14 @@ async def explain(client: Client, what: str, namespace: str, settings: Settings 
     if resource.kind == "Service":
         dialect = _serving(obj, settings)
     answer = _of_zone(obj, settings) if dialect == vitistack.NAME else _answer(obj, settings)
-    everywhere = replace(settings, namespace="")  # a range may be in another namespace than its request
     pools = [
         row
-        for views in every(everywhere)
-        if views.dialect == dialect
-        for row in await views.pools(client, everywhere)
+        for views in every(settings)
+        if views.dialect == dialect and not _not_served(obj, settings)
+        for row in await views.pools(client, settings)
+        if _considered(row, obj, dialect, settings)
     ]
-    chosen = [row for row in pools if _considered(row, obj, dialect, settings)]
-    return Explanation(f"{resource.kind} {namespace}/{name}", answer, chosen, await _events(client, obj))
+    return Explanation(f"{resource.kind} {namespace}/{name}", answer, pools, await _events(client, obj))
 
 
 def _serving(service: Object, settings: Settings) -> str:

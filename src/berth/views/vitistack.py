@@ -18,6 +18,7 @@ from berth.dialects.vitistack.words import No
 from berth.errors import NotFound, UserError
 from berth.kube import meta
 from berth.kube.client import Client
+from berth.kube.transport import why
 from berth.net import Address
 from berth.settings import Settings
 from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
@@ -70,7 +71,8 @@ async def _asked_zones(settings: Settings) -> list[PoolRow]:
             answer.raise_for_status()
             return _zone_rows(await answer.text())
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise UserError(f"the IPAM-API at {root} does not tell how full its zones are: {error}.") from None
+        cause = why(getattr(error, "os_error", None) or getattr(error, "certificate_error", error))
+        raise UserError(f"the IPAM-API at {root} does not tell how full its zones are: {cause}.") from None
 
 
 def _trust(settings: Settings) -> ssl.SSLContext | bool:
