@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from berth.cli import look
@@ -101,3 +103,15 @@ def test_the_list_of_commands_is_readable_at_eighty_columns() -> None:
     shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["--help"]).output.partition("Commands:")[2]
     assert shown
     assert "..." not in shown
+
+
+def test_every_command_and_every_option_says_what_it_is_for() -> None:
+    assert list(_silent(typer.main.get_command(app), "berth")) == []
+
+
+def _silent(command: Any, name: str) -> Iterator[str]:
+    if not command.help:
+        yield name
+    yield from (f"{name} {option.opts[0]}" for option in command.params if not option.help)
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from _silent(inner, f"{name} {word}")

@@ -64,7 +64,9 @@ def api(
         typer.Option(envvar="BERTH_IDENTITIES", help="YAML; absent: open, the secret is the proof."),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(envvar="BERTH_TLS_CERT", help="Serve HTTPS.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(envvar="BERTH_TLS_KEY")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(envvar="BERTH_TLS_KEY", help="Key of that certificate.")
+    ] = None,
     client_ca: Annotated[
         Path | None, typer.Option(envvar="BERTH_CLIENT_CA", help="Accept client certificates of this CA.")
     ] = None,
@@ -85,8 +87,12 @@ def api(
         int, typer.Option(envvar="BERTH_QUOTA", help="Addresses per cluster, zone and family; 0: no limit.")
     ] = 0,
     ror_url: Annotated[str, typer.Option(envvar="BERTH_ROR_URL", help="Events of deleted clusters.")] = "",
-    ror_path: Annotated[str, typer.Option(envvar="BERTH_ROR_PATH")] = "/v2/events/listen",
-    ror_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_ROR_TOKEN_FILE")] = None,
+    ror_path: Annotated[
+        str, typer.Option(envvar="BERTH_ROR_PATH", help="Of the event stream.")
+    ] = "/v2/events/listen",
+    ror_token_file: Annotated[
+        Path | None, typer.Option(envvar="BERTH_ROR_TOKEN_FILE", help="Token for ROR.")
+    ] = None,
     ror_events: Annotated[
         str, typer.Option(envvar="BERTH_ROR_EVENTS", help="Comma list of event names.")
     ] = "cluster.deleted",
@@ -95,15 +101,23 @@ def api(
         typer.Option(envvar="BERTH_ROR_GRACE_HOURS", help="Time for an undo: nothing is freed earlier."),
     ] = 0.0,
     splunk_url: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_URL", help="HTTP Event Collector.")] = "",
-    splunk_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_SPLUNK_TOKEN_FILE")] = None,
-    splunk_index: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_INDEX")] = "",
+    splunk_token_file: Annotated[
+        Path | None, typer.Option(envvar="BERTH_SPLUNK_TOKEN_FILE", help="Token for Splunk.")
+    ] = None,
+    splunk_index: Annotated[str, typer.Option(envvar="BERTH_SPLUNK_INDEX", help="Where events go.")] = "",
     splunk_queue: Annotated[
         Path, typer.Option(envvar="BERTH_SPLUNK_QUEUE", help="File that keeps events until they are sent.")
     ] = Path("berth-splunk-queue.db"),
-    splunk_queue_events: Annotated[int, typer.Option(envvar="BERTH_SPLUNK_QUEUE_EVENTS")] = 100_000,
+    splunk_queue_events: Annotated[
+        int, typer.Option(envvar="BERTH_SPLUNK_QUEUE_EVENTS", help="How many it may keep.")
+    ] = 100_000,
     netbox_url: Annotated[str, typer.Option(envvar="BERTH_NETBOX_URL", help="Mirror addresses there.")] = "",
-    netbox_token_file: Annotated[Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE")] = None,
-    netbox_tag: Annotated[str, typer.Option(envvar="BERTH_NETBOX_TAG")] = "",
+    netbox_token_file: Annotated[
+        Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE", help="Token for NetBox.")
+    ] = None,
+    netbox_tag: Annotated[
+        str, typer.Option(envvar="BERTH_NETBOX_TAG", help="On every prefix that is made there.")
+    ] = "",
     log_level: Annotated[
         str, typer.Option(envvar="BERTH_LOG_LEVEL", help="debug, info, warning, error.")
     ] = "info",

@@ -29,9 +29,9 @@ def delete_service(
     address: Address = "",
     zone: Zone = "",
     secret: Annotated[str, typer.Option(help="Checked where it is given.")] = "",
-    service_name: Annotated[str, typer.Option()] = "",
-    namespace_id: Annotated[str, typer.Option()] = "",
-    cluster_id: Annotated[str, typer.Option()] = "",
+    service_name: Annotated[str, typer.Option(help="As it was registered.")] = "",
+    namespace_id: Annotated[str, typer.Option(help="UID of its namespace.")] = "",
+    cluster_id: Annotated[str, typer.Option(help="UID of its cluster's kube-system.")] = "",
 ) -> None:
     """End one service's entry now; the others on the address are not touched."""
     required(

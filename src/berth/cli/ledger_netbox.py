@@ -25,8 +25,8 @@ DIFFERS = 3
 T = TypeVar("T")
 
 
-Url = Annotated[str, typer.Option(envvar="BERTH_NETBOX_URL")]
-TokenFile = Annotated[Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE")]
+Url = Annotated[str, typer.Option(envvar="BERTH_NETBOX_URL", help="Where NetBox is.")]
+TokenFile = Annotated[Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE", help="Token for NetBox.")]
 
 
 @app.command("netbox-diff")

@@ -71,8 +71,16 @@ async def _asked_zones(settings: Settings) -> list[PoolRow]:
             answer.raise_for_status()
             return _zone_rows(await answer.text())
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        cause = why(getattr(error, "os_error", None) or getattr(error, "certificate_error", error))
+        cause = why(_inner(error))
         raise UserError(f"the IPAM-API at {root} does not tell how full its zones are: {cause}.") from None
+
+
+def _inner(error: Exception) -> Exception:
+    """What aiohttp wraps: its own words name neither cause nor cure."""
+    for name in ("os_error", "certificate_error"):
+        if isinstance(cause := getattr(error, name, None), Exception):
+            return cause
+    return error
 
 
 def _trust(settings: Settings) -> ssl.SSLContext | bool:
