@@ -8,16 +8,18 @@ these tests' own: what is registered here is answered by nobody afterwards.
 from __future__ import annotations
 
 import base64
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
+from tests.kube.certificates import Authority
 from tests.support import metallb
 from tests.support.cluster import Kubectl, make_namespace
 from tests.support.metal3 import cluster_object
@@ -26,11 +28,11 @@ from tests.support.shipped import DEPLOY, NAMESPACES, ROUTED, Shipped, fetched, 
 from tests.support.vitistack import Api
 
 from berth import manifests as make
-from berth.control.authority import Policy, new_keyring
 from berth.control.door import SECRET
 from berth.control.events import EVENTS
 from berth.control.webhooks import MUTATING, VALIDATING
 from berth.devcluster import DevCluster
+from berth.devcluster.ports import free
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
 from berth.dialects.metal3 import kinds as metal3_kinds
 from berth.dialects.vip import kinds as vip_kinds
@@ -228,20 +230,29 @@ async def test_a_certificate_of_somebody_else_is_served_and_its_ca_is_told(
     shipped: Shipped, tmp_path: Path
 ) -> None:
     """V-225: the three files that cert-manager mounts. It is the last here: the others find our own."""
-    ring = new_keyring((f"{make.WEBHOOK}.{shipped.namespace}.svc",), datetime.now(UTC), Policy())
-    for name, content in zip(
-        ("tls.crt", "tls.key", "ca.crt"),
-        (ring.serving.certificate, ring.serving.key, ring.bundle),
-        strict=True,
-    ):
-        (tmp_path / name).write_bytes(content)
-    async with shipped.running(webhook_cert_dir=str(tmp_path)):
-        await eventually(partial(_trusts, shipped.client, ring.bundle), LONG)
+    authority, host = Authority(), f"{make.WEBHOOK}.{shipped.namespace}.svc"
+    authority.issue("webhook", host).write(tmp_path, "tls")
+    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    [port] = free(1)
+    metrics = {"metrics_listen": f"127.0.0.1:{port}", "metrics_cert_dir": str(tmp_path)}
+    async with shipped.running(webhook_cert_dir=str(tmp_path), **metrics):
+        await eventually(partial(_trusts, shipped.client, authority.pem), LONG)
+        assert "berth_leader 1.0" in await _read_over_https(port, authority, host)
         pool = Example(
             metal3_kinds.POOL, {"namePrefix": "r", "pools": [{"start": "10.0.0.9", "end": "10.0.0.1"}]}
         )
         with pytest.raises(Invalid, match=r"10\.0\.0\.9"):  # our webhook says so: the server trusts it
             await shipped.client.create(pool.resource, pool.body("default"), "default")
+
+
+async def _read_over_https(port: int, authority: Authority, host: str) -> str:
+    trust = ssl.create_default_context(cadata=authority.pem.decode())
+    url = f"https://127.0.0.1:{port}/metrics"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, ssl=trust, server_hostname=host) as answer,
+    ):
+        return await answer.text()
 
 
 async def _trusts(client: Client, bundle: bytes) -> bool:

@@ -124,6 +124,13 @@ async def test_a_busy_port_for_probes(terminal: Terminal, server: Server) -> Non
     assert f"{at} is in use by another process; stop it or choose another with --health-listen." in said
 
 
+async def test_metrics_over_https_without_a_port_of_their_own(terminal: Terminal, server: Server) -> None:
+    Authority().issue("metrics", "127.0.0.1").write(terminal.home, "tls")
+    config = terminal.kubeconfig(f"http://127.0.0.1:{server.port}")
+    said = await terminal.fails("--kubeconfig", config, "--metrics-cert-dir", terminal.home)
+    assert "--metrics-cert-dir needs --metrics-listen" in said
+
+
 async def test_a_busy_port_for_webhooks(terminal: Terminal, server: Server) -> None:
     config = terminal.kubeconfig(f"http://127.0.0.1:{server.port}")
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -78,6 +78,7 @@ def test_it_shows_a_table_per_dialect_and_ctrl_c_leaves_nothing_behind(tmp_path:
         assert mentioning(str(tmp_path / "home"))
         shown = _try(said)
         assert running.interrupt() == 0, running.said()
+    assert "applying the examples …" in said, "what takes its time is told where there is no terminal too"
     titles = {line.strip() for line in said.splitlines()}
     dialects = {dialect.name for dialect in DIALECTS}
     assert dialects <= titles, f"no table for {sorted(dialects - titles)}"

@@ -43,6 +43,7 @@ have those that need nothing else.
 Examples:
   berth manifests bundle --dialects metal3 --image registry.local/berth:0.1.0 | kubectl apply -f -
   berth manifests bundle --dialects vitistack --api-url https://ipam.example.org/v2 | kubectl apply -f -
+  berth manifests bundle --dialects metal3 --cert-manager | kubectl apply -f -
   berth manifests all | kubectl apply -f -
   berth manifests clusterctl --image registry.local/berth:0.1.0 --into ipam-metal3/v0.1.0
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from berth.devcluster import Binaries, DevCluster, ports
 from berth.devcluster.crds import cluster_api_crds, prepare_cluster_api_crds
 from berth.devcluster.faults import explained
 from berth.devcluster.programs import CORE
-from berth.devcluster.progress import Bar
+from berth.devcluster.progress import Bar, Step
 from berth.dialects import DIALECTS
 from berth.errors import AlreadyExists, UserError
 from berth.kube import auth
@@ -60,22 +60,25 @@ async def up(console: Console) -> None:
         log_file = home / "berth.log"
         with explained(str(log_file)):
             log.configure("info", stack.enter_context(log_file.open("w", buffering=1)))
-        binaries, crds = await _prepare(console)
-        with console.status("starting etcd and kube-apiserver"):
-            cluster = await stack.enter_async_context(DevCluster(binaries=binaries))
-            client = await stack.enter_async_context(Client(auth.load(cluster.kubeconfig)))
-            await _install(client, crds)
-            await client.create(NAMESPACES, _namespace(VITISTACK_NAMESPACE))
-            old, asked = examples.sorted_out(examples.objects(examples.directory()))
-            await Applying(client).all(old)
+        display = stack.enter_context(ExitStack())
+        bar = display.enter_context(Bar(console))
+        binaries, crds = await _prepare(console, bar)
+        bar(Step("starting etcd and kube-apiserver"))
+        cluster = await stack.enter_async_context(DevCluster(binaries=binaries))
+        client = await stack.enter_async_context(Client(auth.load(cluster.kubeconfig)))
+        await _install(client, crds)
+        await client.create(NAMESPACES, _namespace(VITISTACK_NAMESPACE))
+        old, asked = examples.sorted_out(examples.objects(examples.directory()))
+        await Applying(client).all(old)
         async with asyncio.TaskGroup() as tasks:
             running: list[asyncio.Task[None]] = []
-            with console.status("starting the IPAM-API and the operator"):
-                api = await _start_api(tasks, running, home)
-                await _start_operator(tasks, running, cluster, api)
-            with console.status("applying the examples"):
-                left_out = await Applying(client).all(asked)
-                await examples.settled(client)
+            bar(Step("starting the IPAM-API and the operator"))
+            api = await _start_api(tasks, running, home)
+            await _start_operator(tasks, running, cluster, api)
+            bar(Step("applying the examples"))
+            left_out = await Applying(client).all(asked)
+            await examples.settled(client)
+            display.close()  # before the tables
             kubectl = Path(cluster.binaries["kubectl"])
             await tables.show(console, client, Stage(cluster.kubeconfig, kubectl, api, log_file, left_out))
             try:
@@ -109,15 +112,14 @@ async def _in_time(what: str) -> AsyncIterator[None]:
         ) from error
 
 
-async def _prepare(console: Console) -> tuple[Binaries, list[Object]]:
-    with Bar(console) as bar:
-        binaries = await Binaries.prepare(list(CORE), bar)
-        foreign: list[Path] = []
-        try:
-            await prepare_cluster_api_crds(bar)
-            foreign = cluster_api_crds()
-        except UserError as error:
-            console.print(f"Cluster API's kinds are left out: {error}")
+async def _prepare(console: Console, bar: Bar) -> tuple[Binaries, list[Object]]:
+    binaries = await Binaries.prepare(list(CORE), bar)
+    foreign: list[Path] = []
+    try:
+        await prepare_cluster_api_crds(bar)
+        foreign = cluster_api_crds()
+    except UserError as error:
+        console.print(f"Cluster API's kinds are left out: {error}")
     own = [crd for dialect in DIALECTS for crd in dialect.crds()]
     return binaries, [*own, *(_plain(crd) for path in foreign for crd in examples.read(path))]
 
