@@ -49,15 +49,13 @@ def rows(
 
 M, K, V = "metal3", "kubipam", "vip"
 KILL = "operator killed before and after every write"
-FEW = "three operators, no election, 40 claims at once"
 MANY = "three operators, no election, 200 claims at once"
 WATCHES = "watches cut, half open, expired, empty, ended in a line"
 CHAOS = "all faults at random"
 ROWS: tuple[Row, ...] = (
     *rows("T02", KILL, killing.every_write, (M, 60, 2000), (K, 45, 1500), (V, 45, 1500)),
     *rows("T07", "leader stopped past its lease", leading.leader_stopped, (M, 10, 500), ours=True),
-    *rows("T08", FEW, storms.few_with_several_operators, (M, 6, 200), (K, 8, 150), (V, 6, 150)),
-    *rows("T08 many", MANY, storms.several_operators, (M, 0, 200), (K, 0, 150), (V, 0, 150)),
+    *rows("T08", MANY, storms.several_operators, (M, 7, 200), (K, 7, 150), (V, 6, 150)),
     *rows("T09", "API server killed under load", plane.apiserver_killed, (M, 1, 80), (K, 1, 60), (V, 1, 60)),
     *rows("T10", "etcd killed under load", plane.etcd_killed, (M, 1, 80), (K, 1, 60), (V, 1, 60)),
     *rows("T11", "etcd restored from an older copy", plane.restored, (M, 2, 100)),

@@ -23,6 +23,7 @@ from berth.kube.client import Client
 from berth.settings import Settings
 
 LOOK_SECONDS = 0.03
+PAUSES = 4  # times what a look took
 LEAST_PATIENCE, MOST_PATIENCE = 2.0, 5.0
 
 
@@ -117,13 +118,16 @@ def load_of_machine() -> float:
 
 
 async def until(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-    """Look until it is so; False if it never was in time."""
+    """Look until it is so; False if it never was in time. Where a look is much work (hundreds of claims)
+    the pauses are longer: who looks all the time holds up those who are looked at."""
     deadline = time.monotonic() + seconds
-    while not await check():
+    while True:
+        looked_at = time.monotonic()
+        if await check():
+            return True
         if time.monotonic() > deadline:
             return False
-        await asyncio.sleep(LOOK_SECONDS)
-    return True
+        await asyncio.sleep(max(LOOK_SECONDS, PAUSES * (time.monotonic() - looked_at)))
 
 
 async def falls_silent(proxy: FaultProxy, quiet_seconds: float, within_seconds: float) -> list[str]:

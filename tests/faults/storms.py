@@ -37,10 +37,6 @@ async def several_operators(
         tally.violations += await churn.settle(SETTLE_SECONDS)
 
 
-async def few_with_several_operators(stage: Stage, tally: Tally, rounds: int, trade: Trade) -> None:
-    await several_operators(stage, tally, rounds, trade, 40)
-
-
 async def pool_edits(stage: Stage, tally: Tally, edits: int, trade: Trade) -> None:
     """T31: the pool shrinks and grows while claims come and go; nobody's address changes."""
     async with stage.market(trade, 40) as market, watched(stage, market, tally), stage.operator(market):
