@@ -111,7 +111,9 @@ BESIDE: tuple[Row, ...] = (
     beside("T16 api", "disk full, then freed", 100, API_FAULTS + "outages -k t16"),
     beside("T17 api", "the clock jumps", 300, API_FAULTS + "outages -k t17"),
     beside("T18 api", "192 clients on one /24, both stores", 1_000_000, API_FAULTS + "crowds -k t18"),
-    beside("T19 vitistack", "webhooks gone, hanging, badly signed", 100, VITISTACK + "storms -k webhook"),
+    beside(
+        "T19 vitistack", "webhooks gone, hanging, failing, badly signed", 100, VITISTACK + "storms -k webhook"
+    ),
     beside("T20 vitistack", "refused after our answer", 2000, VITISTACK + "refused -k given_back"),
     beside("T21 vitistack", "the same review up to 20 times", 20_000, VITISTACK + "faults -k review"),
     beside("T22 vitistack", "deleted and made again", 2000, VITISTACK + "storms -k again"),

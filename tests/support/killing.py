@@ -24,6 +24,10 @@ from berth.errors import StatusError
 from berth.settings import Settings
 
 REGISTRATION = "/admissionregistration"
+# Longer than a review may take and its object then needs to be stored, as the defaults are: the operator's,
+# and the API's, which gives back what nobody confirmed.
+PENDING_SECONDS = 12.0
+API_PENDING = ("--pending-seconds", "15")
 Object = dict[str, Any]
 
 
@@ -100,7 +104,7 @@ async def victim(cluster: DevCluster, world: World, home: Path) -> AsyncIterator
             dialects=("vitistack",),
             webhook_url=webhook_url,
             api_url=api_url,
-            vitistack_pending_seconds=1.5,
+            vitistack_pending_seconds=PENDING_SECONDS,
             vitistack_heartbeat_seconds=1.0,
         )
         async with operator(settings, home / f"{world.namespace}.log") as child:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.support.killing import Victim, settled, victim, wrong
+from tests.support.killing import API_PENDING, PENDING_SECONDS, Victim, settled, victim, wrong
 from tests.support.operator import eventually
 from tests.support.vitistack import Api, World, fresh, operating, prepared
 
@@ -23,12 +23,12 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 Play = Callable[[World], Awaitable[None]]
-KILLS = 12
+KILLS = 25
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def bare(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[World]:
-    api = Api(tmp_path, ("--pending-seconds", "2"))
+    api = Api(tmp_path, API_PENDING)
     async with prepared(cluster) as client:
         api.start()
         yield World(client, api, "")
@@ -98,7 +98,12 @@ async def killed_at(cluster: DevCluster, world: World, home: Path, what: tuple[i
 
 async def recover(cluster: DevCluster, world: World, running: Victim, play: Play) -> None:
     """Another operator in its place; the user asks again for what was refused. Then all of it goes."""
-    async with operating(cluster, world.api, webhook_url=running.webhook_url, vitistack_pending_seconds=1.5):
+    async with operating(
+        cluster,
+        world.api,
+        webhook_url=running.webhook_url,
+        vitistack_pending_seconds=PENDING_SECONDS,
+    ):
         await eventually(lambda: _plays(world, play), 60)
         where = f"killed {'after' if running.after else 'before'} step {running.at}: {running.names[-1:]}"
         assert not await settled(world), where

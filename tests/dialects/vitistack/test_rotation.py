@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.support.killing import API_PENDING, PENDING_SECONDS
 from tests.support.line import Fate, at_call, let_through, line
 from tests.support.operator import eventually
 from tests.support.vitistack import Api, World, address_of, emptied, fresh, operating, prepared
@@ -52,13 +53,13 @@ async def test_a_rotation_cut_at_every_call_leaves_one_owner(
     cluster: DevCluster, tmp_path: Path, tried: Callable[[int], None]
 ) -> None:
     """T26, T14: 50 rotations of dual Services, five at a time: each owns both its addresses, then none."""
-    api = Api(tmp_path)
+    api = Api(tmp_path, API_PENDING)
     api.start()
     try:
         async with (
             prepared(cluster) as client,
             line(api.url) as (wire, url),
-            operating(cluster, api, api_url=url, vitistack_pending_seconds=1.0),
+            operating(cluster, api, api_url=url, vitistack_pending_seconds=PENDING_SECONDS),
         ):
             for number in range(1, 6):
                 for fate in (Fate.CUT, Fate.LOSE):
