@@ -69,6 +69,21 @@ def test_a_name_longer_than_the_terminal_is_shown_whole(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (HALF, "5 of 10 free"),
+        (HALF._replace(used=10, free=0), "0 of 10 free, full"),
+        (HALF._replace(state="is being deleted"), "5 of 10 free, is being deleted"),
+        (PoolRow("vitistack", "zone", "inet", 0, 3, 0, "in this cluster"), "3 used, in this cluster"),
+        (PoolRow("metal3", "IPPool", "n/gone", 0, 0, 0, "does not exist"), "does not exist"),
+        (PoolRow("kubipam", "IPAMRange", "n/empty", 0, 0, 0, ""), "has no addresses"),
+    ],
+)
+def test_a_pool_is_told_with_the_reason_why_it_gives_nothing(row: PoolRow, words: str) -> None:
+    assert look._told(row) == words
+
+
+@pytest.mark.parametrize(
     ("command", "sentence"),
     [
         ("explain pod/x", "write KIND/NAME with a kind out of ipclaim, "),

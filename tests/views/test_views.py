@@ -15,7 +15,7 @@ from berth.dialects.metal3 import kinds
 from berth.dialects.vip.kinds import SERVICE
 from berth.errors import UserError
 from berth.kube.resource import Resource
-from berth.views import kubipam, metal3
+from berth.views import PoolRow, kubipam, metal3
 from berth.views.explain import explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -77,6 +77,26 @@ async def test_explain_says_why_a_claim_waits_and_how_full_its_pool_is(
         return any("PoolExhausted" in event for event in told.events)
 
     await eventually(event_is_there, 60)
+
+
+async def test_explain_says_that_a_pool_is_not_there(operator: Operator, namespace: str) -> None:
+    claim = thing(kinds.CLAIM, namespace, "early", {"pool": {"name": "later"}})
+    await operator.client.create(kinds.CLAIM, claim, namespace)
+
+    async def is_told() -> bool:
+        found = await explain(operator.client, "ipclaim/early", namespace)
+        assert found.pools == [PoolRow("metal3", "IPPool", f"{namespace}/later", 0, 0, 0, "does not exist")]
+        return found.answer == f"waits: PoolNotFound, IPPool {namespace}/later not found"
+
+    await eventually(is_told, 60)
+
+
+async def test_explain_says_that_a_claim_is_paused(operator: Operator, namespace: str) -> None:
+    claim = thing(kinds.CLAIM, namespace, "held", {"pool": {"name": "p"}})
+    claim["metadata"]["annotations"] = {kinds.PAUSED: ""}
+    await operator.client.create(kinds.CLAIM, claim, namespace)
+    answer = (await explain(operator.client, "ipclaim/held", namespace)).answer
+    assert answer == f"is paused: take the annotation {kinds.PAUSED} away"
 
 
 async def test_explain_names_the_kinds_it_knows(operator: Operator, namespace: str) -> None:

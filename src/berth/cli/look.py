@@ -165,10 +165,17 @@ def explain(
     found = _asked(kubeconfig, lambda client: explain_it(client, what, namespace, settings))
     typer.echo(f"{found.what} {found.answer}")
     for row in found.pools:
-        counted = f"{_count(row.free)} of {_count(row.total)} free" if row.total else f"{row.used} used"
-        typer.echo(f"  {row.kind} {row.name}: {', '.join(filter(None, (counted, row.state)))}")
+        typer.echo(f"  {row.kind} {row.name}: {_told(row)}")
     for event in found.events:
         typer.echo(f"  {event}")
+
+
+def _told(row: PoolRow) -> str:
+    """How much of a pool is left, and why it would give nothing."""
+    counted = f"{_count(row.free)} of {_count(row.total)} free" if row.total else ""
+    used = f"{row.used} used" if row.used and not row.total else ""
+    full = "full" if row.total and not row.free else ""
+    return ", ".join(filter(None, (counted, used, full, row.state))) or "has no addresses"
 
 
 def adopt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from berth.dialects.kubipam.kinds import REQUEST
-from berth.dialects.metal3.kinds import CAPI_CLAIMS, CLAIM
+from berth.dialects.metal3.kinds import CAPI_CLAIMS, CLAIM, PAUSED
 from berth.dialects.vip.kinds import CONDITION, SERVICE, VIRTUAL_IP
 from berth.dialects.vitistack import kinds as vitistack_kinds
 from berth.errors import NotFound, UserError
@@ -16,6 +16,7 @@ from berth.settings import Settings
 from berth.views import DEFAULTS, Object, PoolRow, vitistack
 from berth.views.every import every
 
+NO_ANSWER = "has no answer yet; is the operator running with its dialect?"
 EVENTS = Resource("", "v1", "Event", "events")
 # By the word of the command: whose it is, and the versions it may be served in.
 KINDS: dict[str, tuple[str, tuple[Resource, ...]]] = {
@@ -51,7 +52,8 @@ async def explain(client: Client, what: str, namespace: str, settings: Settings 
     obj, resource = await _found(client, versions, name, namespace), versions[0]
     if resource.kind == "Service":
         dialect = _serving(obj, settings)
-    answer = _of_zone(obj, settings) if dialect == vitistack.NAME else _answer(obj, settings)
+    events = await _events(client, obj)
+    answer = _of_zone(obj, settings) if dialect == vitistack.NAME else _answer(obj, settings, events)
     pools = [
         row
         for views in every(settings)
@@ -59,7 +61,8 @@ async def explain(client: Client, what: str, namespace: str, settings: Settings 
         for row in await views.pools(client, settings)
         if _considered(row, obj, dialect, settings)
     ]
-    return Explanation(f"{resource.kind} {namespace}/{name}", answer, pools, await _events(client, obj))
+    pools += [row for row in _named_pools(obj, dialect) if row.name not in {found.name for found in pools}]
+    return Explanation(f"{resource.kind} {namespace}/{name}", answer, pools, list(map(_line, events)))
 
 
 def _serving(service: Object, settings: Settings) -> str:
@@ -99,19 +102,22 @@ def _considered(row: PoolRow, obj: Object, dialect: str, settings: Settings) -> 
         return row.name.partition("/")[0] == vitistack.zone_of(obj, settings)
     if dialect == "vip":
         return row.kind == ("GroupSegmentMapping" if obj["kind"] == "VirtualIP" else "IPGroup")
-    wanted = _pool_names(obj)
-    return not wanted or row.name in wanted
+    return row.name in {named.name for named in _named_pools(obj, dialect)}
 
 
-def _pool_names(obj: Object) -> set[str]:
-    """The pools it names; empty: any."""
+def _named_pools(obj: Object, dialect: str) -> list[PoolRow]:
+    """The pool that a claim or request names, as if it were not there."""
     spec, namespace = obj.get("spec") or {}, obj["metadata"]["namespace"]
     reference = spec.get("pool") or spec.get("poolRef") or spec.get("ipam") or {}
-    name = reference.get("name")
-    return {f"{reference.get('namespace') or namespace}/{name}"} if name else set()
+    if not reference.get("name"):
+        return []
+    kind = "IPAMRange" if dialect == "kubipam" else reference.get("kind") or "IPPool"
+    name = f"{reference.get('namespace') or namespace}/{reference['name']}"
+    ours = kind in ("IPPool", "IPAMRange")
+    return [PoolRow(dialect, kind, name, 0, 0, 0, "does not exist" if ours else "is another provider's")]
 
 
-def _answer(obj: Object, settings: Settings) -> str:
+def _answer(obj: Object, settings: Settings, events: list[Object]) -> str:
     status = obj.get("status") or {}
     if given := _given(status):
         return f"has {given}"
@@ -122,7 +128,15 @@ def _answer(obj: Object, settings: Settings) -> str:
     for condition in status.get("conditions") or []:
         if condition.get("status") == "False" or condition.get("type") == CONDITION:
             return f"waits: {condition.get('reason')}, {condition.get('message', '')}".rstrip(", ")
-    return _not_served(obj, settings) or "has no answer yet; is the operator running with its dialect?"
+    if PAUSED in meta.annotations(obj):
+        return f"is paused: take the annotation {PAUSED} away"
+    return _not_served(obj, settings) or _warned(events) or NO_ANSWER
+
+
+def _warned(events: list[Object]) -> str:
+    """The newest warning: not every kind has a place for it in its status."""
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    return f"waits: {warnings[-1].get('reason')}, {warnings[-1].get('message')}" if warnings else ""
 
 
 def _of_zone(service: Object, settings: Settings) -> str:
@@ -151,8 +165,13 @@ def _given(status: Object) -> str:
     )
 
 
-async def _events(client: Client, obj: Object) -> list[str]:
-    meta = obj["metadata"]
-    listing = await client.list(EVENTS, meta["namespace"], field_selector=f"involvedObject.uid={meta['uid']}")
-    told = sorted(listing.items, key=lambda event: event.get("lastTimestamp") or "")
-    return [f"{e.get('lastTimestamp')} {e.get('type')} {e.get('reason')}: {e.get('message')}" for e in told]
+async def _events(client: Client, obj: Object) -> list[Object]:
+    """About it, the newest last."""
+    about = obj["metadata"]
+    selector = f"involvedObject.uid={about['uid']}"
+    listing = await client.list(EVENTS, about["namespace"], field_selector=selector)
+    return sorted(listing.items, key=lambda event: event.get("lastTimestamp") or "")
+
+
+def _line(event: Object) -> str:
+    return f"{event.get('lastTimestamp')} {event.get('type')} {event.get('reason')}: {event.get('message')}"
