@@ -25,20 +25,24 @@ class Clock:
     """UTC milliseconds. Tests move `shift_ms`; the guard of the sweep is there to notice such moves."""
 
     shift_ms: int = 0
-    _first_ms: int = field(init=False)
+    _trusted_ms: int = field(init=False)
     _elapsed_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._first_ms, self._elapsed_ms = self.system_ms() - self.shift_ms, monotonic_ms()
+        self.trust()
+
+    def trust(self) -> None:
+        """Our date is right now, as far as anybody can tell."""
+        self._trusted_ms, self._elapsed_ms = self.system_ms() - self.shift_ms, monotonic_ms()
 
     def system_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self.shift_ms
 
     def begins(self, database_ms: int) -> int:
         """From when a period counts that begins now, so that it never ends early: the database's time,
-        unless that is far behind ours, or behind what ours was at the start and the time since.
+        unless that is far behind ours, or behind what ours was when it was last trusted and the time since.
         """
-        steady_ms = self._first_ms + self.shift_ms + monotonic_ms() - self._elapsed_ms
+        steady_ms = self._trusted_ms + self.shift_ms + monotonic_ms() - self._elapsed_ms
         ours = max(self.system_ms(), steady_ms)
         return ours if ours > database_ms and apart(ours, database_ms) else database_ms
 

@@ -72,6 +72,7 @@ class Sweeper:
             stamp = self.guard.believes(now, await marks.mark(tx, CLOCK))
             if stamp is None:
                 return "ClockJumped"
+            self.ledger.engine.clock.trust()
             if not await marks.take_duty(tx, "sweep", self.who, (now, now + self.duty_ms)):
                 return "OtherReplica"
             await marks.set_mark(tx, CLOCK, stamp.text())
