@@ -41,6 +41,11 @@ class UserError(BerthError):
     reason = "UserError"
 
 
+def file_fault(error: Exception) -> str:
+    """Why a file cannot be used, in one line and without the path: the sentence around it has it."""
+    return getattr(error, "strerror", None) or " ".join(str(error).split())
+
+
 class Taken(BerthError):
     """The ledger refused: the block is another holder's."""
 

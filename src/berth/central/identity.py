@@ -22,7 +22,7 @@ import yaml
 from aiohttp import web
 
 from berth.central.answers import Refusal
-from berth.errors import UserError
+from berth.errors import UserError, file_fault
 
 KEYS = {"name", "cluster_ids", "zones", "token_sha256", "certificate"}
 
@@ -109,8 +109,9 @@ def load_identities(path: Path | None) -> Identities | None:
         document = yaml.safe_load(path.read_text())
         return Identities([_caller(item) for item in document["identities"]])
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as cause:
+        missing = "missing key " if isinstance(cause, KeyError) else ""
         raise UserError(
-            f"The identities file {path} cannot be used: {type(cause).__name__}: {cause}."
+            f"The identities file {path} cannot be used: {missing}{file_fault(cause)}."
         ) from cause
 
 
@@ -133,4 +134,4 @@ def _lines(path: Path) -> list[str]:
     try:
         return [line.strip() for line in path.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as cause:
-        raise UserError(f"The token file {path} cannot be read: {cause}.") from cause
+        raise UserError(f"The token file {path} cannot be read: {file_fault(cause)}.") from cause

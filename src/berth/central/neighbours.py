@@ -18,7 +18,7 @@ from berth.central.netbox import Mirror
 from berth.central.ror import Listener
 from berth.central.settings import ApiSettings
 from berth.central.spool import Spool
-from berth.errors import UserError
+from berth.errors import UserError, file_fault
 from berth.store.ledger import Ledger
 
 PAUSE_SECONDS = 5.0
@@ -89,4 +89,4 @@ def _refuse_unreadable(flag: str, path: Path | None) -> None:
         if path is not None:
             path.read_text()
     except (OSError, UnicodeDecodeError) as cause:
-        raise UserError(f"{flag} {path} cannot be read: {cause}.") from cause
+        raise UserError(f"{flag} {path} cannot be read: {file_fault(cause)}.") from cause

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from berth.errors import InvalidText, UserError
+from berth.errors import InvalidText, UserError, file_fault
 from berth.leasing.model import Pool
 from berth.net import Family, Range, parse_range
 from berth.store.wishes import pool_key
@@ -57,7 +57,7 @@ def load_zones(path: Path | None) -> Zones:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as cause:
-        raise UserError(f"The zones file {path} cannot be read: {cause}.") from cause
+        raise UserError(f"The zones file {path} cannot be read: {file_fault(cause)}.") from cause
     return parse_zones(text, f"the zones file {path}")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from berth.cli import tables
 from berth.cli.ledger_place import Address, Place, Zone, found, host, required, work
-from berth.errors import UserError
+from berth.errors import UserError, file_fault
 from berth.leasing.holders import Identity
 from berth.store import marks
 from berth.store.clusters import Order, release_cluster, release_entry, undo
@@ -135,7 +135,7 @@ def _secret_in(name: str) -> str:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text()
     except (OSError, UnicodeDecodeError) as cause:
-        raise UserError(f"{name} cannot be read: {cause}.") from cause
+        raise UserError(f"{name} cannot be read: {file_fault(cause)}.") from cause
     return text.removesuffix("\n")
 
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from berth.errors import UserError
+from berth.errors import UserError, file_fault
 from berth.leasing.holders import Entry
 from berth.store import bson
 from berth.store.hosts import canonical, placed
@@ -84,7 +84,7 @@ class Dump:
             data = self.path.read_bytes()
             yield from _documents(gzip.decompress(data) if data.startswith(GZIP) else data)
         except (OSError, EOFError, zlib.error) as cause:
-            raise UserError(f"{self.path} cannot be read: {cause}.") from cause
+            raise UserError(f"{self.path} cannot be read: {file_fault(cause)}.") from cause
         except bson.BadBson as cause:
             raise UserError(f"{self.path} is no BSON dump: {cause}.") from cause
         except ValueError as cause:

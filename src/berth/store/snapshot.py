@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 import orjson
 
-from berth.errors import UserError
+from berth.errors import UserError, file_fault
 from berth.leasing.holders import Entry, Identity
 from berth.store.engine import Engine
 from berth.store.hosts import placed
@@ -120,7 +120,7 @@ def read(path: Path) -> Iterator[Record | Event]:
         with opened(path, "rb", gzipped=path.suffix == ".gz") as file:
             yield from _parsed(file, path)
     except (OSError, EOFError) as cause:
-        raise UserError(f"{path} cannot be read: {cause}.") from cause
+        raise UserError(f"{path} cannot be read: {file_fault(cause)}.") from cause
 
 
 def _parsed(file: Iterable[bytes], path: Path) -> Iterator[Record | Event]:
