@@ -19,7 +19,7 @@ from berth.errors import AlreadyExists, NotFound, UserError
 from berth.kube.client import Client
 from berth.settings import Settings
 from berth.views import DEFAULTS, Finding, vitistack
-from berth.views.explain import explain
+from berth.views.explain import EVENTS, explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 FIRST, SECOND = "83.118.168.7", "83.118.168.8"
@@ -48,6 +48,14 @@ class World:
         found = await vitistack.findings(self.client, settings)
         (one,) = (row for row in found if row.what == f"Service {self.namespace}/{name}")
         return one.problem
+
+    async def warn(self, name: str, reason: str, message: str) -> None:
+        """An Event as the operator writes it."""
+        about = (await self.client.get(kinds.SERVICE, name, self.namespace))["metadata"]
+        event = built(EVENTS, f"about-{name}", namespace=self.namespace)
+        regarding = {"kind": "Service", "namespace": self.namespace, "name": name, "uid": about["uid"]}
+        told = {"type": "Warning", "reason": reason, "message": message}
+        await self.client.create(EVENTS, {**event, "involvedObject": regarding, **told}, self.namespace)
 
     async def clear(self) -> None:
         for name in self._made:
@@ -108,6 +116,9 @@ async def test_explain_tells_given_from_waiting_and_served(world: World) -> None
     await world.service("given", f"{FIRST}/32")
     waits = await explain(world.client, "service/waits", world.namespace)
     assert waits.answer == "waits: the IPAM-API has given it no address of zone inet yet"
+    await world.warn("waits", "ApiDown", "the IPAM-API cannot be reached")
+    warned = await explain(world.client, "service/waits", world.namespace)
+    assert warned.answer == "waits: ApiDown, the IPAM-API cannot be reached"
     given = await explain(world.client, "service/given", world.namespace)
     assert given.answer.startswith(f"was given {FIRST}/32 of zone inet; MetalLB")
     assert [row.name for row in given.pools] == ["inet/ipv4"]

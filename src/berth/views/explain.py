@@ -53,7 +53,7 @@ async def explain(client: Client, what: str, namespace: str, settings: Settings 
     if resource.kind == "Service":
         dialect = _serving(obj, settings)
     events = await _events(client, obj)
-    answer = _of_zone(obj, settings) if dialect == vitistack.NAME else _answer(obj, settings, events)
+    answer = (_of_zone if dialect == vitistack.NAME else _answer)(obj, settings, events)
     pools = [
         row
         for views in every(settings)
@@ -139,7 +139,7 @@ def _warned(events: list[Object]) -> str:
     return f"waits: {warnings[-1].get('reason')}, {warnings[-1].get('message')}" if warnings else ""
 
 
-def _of_zone(service: Object, settings: Settings) -> str:
+def _of_zone(service: Object, settings: Settings, events: list[Object]) -> str:
     """What the IPAM-API gave is in the annotations; whether MetalLB serves it, in the status."""
     if told := _not_served(service, settings):
         return told
@@ -148,7 +148,7 @@ def _of_zone(service: Object, settings: Settings) -> str:
     if not given and (alone := vitistack.left_alone(service, settings)):
         return f"gets no address: {alone}"
     if not given:
-        return f"waits: the IPAM-API has given it no address of zone {zone} yet"
+        return _warned(events) or f"waits: the IPAM-API has given it no address of zone {zone} yet"
     if _given(service.get("status") or {}):
         return f"has {given} of zone {zone}"
     return f"was given {given} of zone {zone}; MetalLB does not serve it yet, if there is one"
