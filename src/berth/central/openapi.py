@@ -160,8 +160,9 @@ def _text(description: str, **more: Any) -> Json:
     return {"type": "string", "description": description, **more}
 
 
-def _name(description: str) -> Json:
-    return _text(description, minLength=1, maxLength=512)
+def _name(description: str, least: int = 1) -> Json:
+    """Free text without control characters."""
+    return _text(description, minLength=least, maxLength=512, pattern=r"^[^\x00-\x1f]*$")
 
 
 def _schemas() -> Json:
@@ -246,7 +247,7 @@ def _service() -> Json:
             "cluster_id": _name("UID of the namespace kube-system"),
             "retention_period_days": {"type": "integer", "minimum": 0, "maximum": 30, "default": 0},
             "deny_external_cleanup": {"type": "boolean", "default": False},
-            "uid": _text("UID of the Service; a release by an earlier one of the same name is ignored"),
+            "uid": _name("UID of the Service; a release by an earlier one of the same name is ignored", 0),
         },
     }
 
