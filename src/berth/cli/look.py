@@ -15,20 +15,8 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from berth.cli.options import (
-    EXCLUDED,
-    ApiCaFile,
-    ApiUrl,
-    Kubeconfig,
-    VipClasses,
-    VitistackClasses,
-    VitistackExcluded,
-    VitistackNamespace,
-    VitistackZone,
-    WatchFilter,
-    dialect_names,
-    listed,
-)
+from berth.cli import options
+from berth.cli.options import EXCLUDED, dialect_names, listed
 from berth.cli.tables import print_table, table_lines
 from berth.errors import UserError
 from berth.kube import auth
@@ -53,12 +41,12 @@ Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON objec
 
 
 def pools(
-    kubeconfig: Kubeconfig = None,
+    kubeconfig: options.Kubeconfig = None,
     dialects: Dialects = ALL,
     namespace: Namespace = "",
-    api_url: ApiUrl = "",
-    api_ca_file: ApiCaFile = None,
-    vitistack_zone: VitistackZone = "inet",
+    api_url: options.ApiUrl = "",
+    api_ca_file: options.ApiCaFile = None,
+    vitistack_zone: options.VitistackZone = "inet",
     json: Json = False,
 ) -> None:
     """Every dialect's pools in one table, with how full they are.
@@ -111,10 +99,10 @@ def _bar(row: PoolRow, width: int) -> str:
 
 
 def leases(
-    kubeconfig: Kubeconfig = None,
+    kubeconfig: options.Kubeconfig = None,
     dialects: Dialects = ALL,
     namespace: Namespace = "",
-    vitistack_zone: VitistackZone = "inet",
+    vitistack_zone: options.VitistackZone = "inet",
     json: Json = False,
 ) -> None:
     """Every dialect's leases in one table: address, holder, pool.
@@ -135,13 +123,13 @@ def leases(
 def explain(
     what: Annotated[str, typer.Argument(help="What it is about.", metavar="KIND/NAME")],
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where it is.")] = "default",
-    kubeconfig: Kubeconfig = None,
-    api_url: ApiUrl = "",
-    api_ca_file: ApiCaFile = None,
-    vip_classes: VipClasses = "",
-    vitistack_classes: VitistackClasses = "",
-    vitistack_zone: VitistackZone = "inet",
-    vitistack_excluded: VitistackExcluded = EXCLUDED,
+    kubeconfig: options.Kubeconfig = None,
+    api_url: options.ApiUrl = "",
+    api_ca_file: options.ApiCaFile = None,
+    vip_classes: options.VipClasses = "",
+    vitistack_classes: options.VitistackClasses = "",
+    vitistack_zone: options.VitistackZone = "inet",
+    vitistack_excluded: options.VitistackExcluded = EXCLUDED,
 ) -> None:
     """Why a claim, request or Service waits, or got what it got.
 
@@ -182,14 +170,14 @@ def adopt(
     check: Annotated[
         bool, typer.Option("--check", help="Report only; this is all the command does.")
     ] = False,
-    kubeconfig: Kubeconfig = None,
+    kubeconfig: options.Kubeconfig = None,
     dialects: Dialects = ALL,
     namespace: Namespace = "",
-    watch_filter: WatchFilter = "",
-    vip_classes: VipClasses = "",
-    vitistack_classes: VitistackClasses = "",
-    vitistack_namespace: VitistackNamespace = "ipam-system",
-    vitistack_excluded: VitistackExcluded = EXCLUDED,
+    watch_filter: options.WatchFilter = "",
+    vip_classes: options.VipClasses = "",
+    vitistack_classes: options.VitistackClasses = "",
+    vitistack_namespace: options.VitistackNamespace = "ipam-system",
+    vitistack_excluded: options.VitistackExcluded = EXCLUDED,
     json: Json = False,
 ) -> None:
     """What Berth would take over, before anything is started.

@@ -8,20 +8,8 @@ from typing import Annotated
 import typer
 
 from berth import log
-from berth.cli.options import (
-    EXCLUDED,
-    ApiCaFile,
-    ApiUrl,
-    Kubeconfig,
-    VipClasses,
-    VitistackClasses,
-    VitistackExcluded,
-    VitistackNamespace,
-    VitistackZone,
-    WatchFilter,
-    dialect_names,
-    listed,
-)
+from berth.cli import options
+from berth.cli.options import EXCLUDED, dialect_names, listed
 from berth.cli.process import run_until_stopped
 from berth.dialects.vip.interval import interval_seconds
 from berth.errors import UserError
@@ -43,7 +31,7 @@ Examples:
 
 
 def operator(
-    kubeconfig: Kubeconfig = None,
+    kubeconfig: options.Kubeconfig = None,
     dialects: Annotated[
         str,
         typer.Option(
@@ -70,7 +58,7 @@ def operator(
     namespace: Annotated[
         str, typer.Option(envvar="BERTH_NAMESPACE", help="Watch only this namespace; empty: all.")
     ] = "",
-    watch_filter: WatchFilter = "",
+    watch_filter: options.WatchFilter = "",
     webhook_port: Annotated[
         int,
         typer.Option(
@@ -109,12 +97,12 @@ def operator(
             help="tls.crt and tls.key: /metrics over HTTPS, at --metrics-listen; absent: plain HTTP.",
         ),
     ] = None,
-    api_url: ApiUrl = "",
-    vip_classes: VipClasses = "",
-    vitistack_classes: VitistackClasses = "",
-    vitistack_zone: VitistackZone = "inet",
-    vitistack_namespace: VitistackNamespace = "ipam-system",
-    vitistack_excluded: VitistackExcluded = EXCLUDED,
+    api_url: options.ApiUrl = "",
+    vip_classes: options.VipClasses = "",
+    vitistack_classes: options.VitistackClasses = "",
+    vitistack_zone: options.VitistackZone = "inet",
+    vitistack_namespace: options.VitistackNamespace = "ipam-system",
+    vitistack_excluded: options.VitistackExcluded = EXCLUDED,
     vitistack_bare_addresses: Annotated[
         bool,
         typer.Option(
@@ -163,7 +151,7 @@ def operator(
     api_seconds: Annotated[
         float, typer.Option(envvar="BERTH_API_SECONDS", help="Time limit of one call of the IPAM-API.")
     ] = 3.0,
-    api_ca_file: ApiCaFile = None,
+    api_ca_file: options.ApiCaFile = None,
     api_token_file: Annotated[
         Path | None, typer.Option(envvar="BERTH_API_TOKEN_FILE", help="Bearer token for the IPAM-API.")
     ] = None,
