@@ -66,13 +66,36 @@ def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] 
         return None
     path = f"/metadata/finalizers/{present.index(finalizer)}"
     # The test pins the place: if another finalizer left before ours the index moved and the patch is refused.
-    return [*_same(obj), {"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+    place = {"op": "test", "path": path, "value": finalizer}
+    return [*_same(obj), *_as_gone(obj), place, {"op": "remove", "path": path}]
+
+
+def status_steps(obj: Mapping[str, Any], change: Mapping[str, Any]) -> list[Operation]:
+    """The JSON patch for this change of status fields, refused if the object is not the version we looked at.
+    Unlike a merge patch it may be joined by tests of its own."""
+    version = {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version(obj)}
+    if not obj.get("status"):
+        stored = {key: value for key, value in change.items() if value is not None}
+        return [*_same(obj), version, {"op": "add", "path": "/status", "value": stored}]
+    steps = [
+        {"op": "remove", "path": f"/status/{key}"}
+        if value is None
+        else {"op": "add", "path": f"/status/{key}", "value": value}
+        for key, value in change.items()
+    ]
+    return [*_same(obj), version, *steps]
 
 
 def _same(obj: Mapping[str, Any]) -> list[Operation]:
     """An object that was deleted and made again under the same name is not ours to patch."""
     uid = meta.uid(obj)
     return [{"op": "test", "path": "/metadata/uid", "value": uid}] if uid else []
+
+
+def _as_gone(obj: Mapping[str, Any]) -> list[Operation]:
+    """What was being deleted when we looked must be still: a restored backup may have brought it back."""
+    going = obj["metadata"].get("deletionTimestamp")
+    return [{"op": "test", "path": "/metadata/deletionTimestamp", "value": going}] if going else []
 
 
 def _without_nulls(value: Any) -> Any:

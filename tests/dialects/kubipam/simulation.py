@@ -93,8 +93,10 @@ class Server:
 
     def restore(self, objects: dict[Key, Object], revision: int) -> None:
         """A backup: every object and the revision as they were; what was answered since is not known. No
-        watch hears of it, and whoever waits for an answer gets none."""
+        watch hears of it or of anything it had not told yet, and whoever waits for an answer gets none."""
         self.era += 1
+        for _, watch, _ in self.watches:
+            watch.clear()
         self.watches.clear()
         self.objects, self.revision = copy.deepcopy(objects), revision
         self.shown = {meta.uid(one): cidr_of(one) for one in self.all(REQUEST) if cidr_of(one)}
@@ -332,13 +334,13 @@ def _merged(held: Object, body: Object) -> Object:
 
 
 def _stepped(held: Object, steps: Iterable[Object]) -> Object:
-    """The few JSON patch steps that finalizers need."""
+    """The few JSON patch steps that finalizers and pages need."""
     obj = copy.deepcopy(held)
     for step in steps:
         *way, last = step["path"].strip("/").split("/")
         place: Any = obj
         for word in way:
-            place = place[word]
+            place = place.get(word) or {}
         if step["op"] == "test" and _at(place, last) != step["value"]:
             raise Conflict(409, "a test of the patch failed", status_reason="Conflict")
         if step["op"] == "add" and last == "-":
@@ -346,7 +348,9 @@ def _stepped(held: Object, steps: Iterable[Object]) -> Object:
         elif step["op"] == "add":
             place[last] = step["value"]
         elif step["op"] == "remove":
-            place.pop(int(last))
+            place.pop(int(last) if isinstance(place, list) else last)
+    if not obj["metadata"].get("finalizers"):
+        obj["metadata"].pop("finalizers", None)  # an empty list is not stored
     return obj
 
 

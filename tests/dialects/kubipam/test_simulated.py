@@ -237,23 +237,31 @@ def test_a_request_that_a_backup_brings_back_is_served() -> None:
     virtual.run(main())
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("number", range(10 * FACTOR))
-def test_any_sequence_with_a_backup_restored_in_it(number: int) -> None:
-    """T11: range and requests come back one before the other, to an operator that knows what was later."""
-    virtual.run(play_restored(number))
+def test_any_sequence_with_a_backup_restored_in_it(number: int, count: int) -> None:
+    """T11: range and requests come back one before the other, to operators that know what was later."""
+    virtual.run(play_restored(number, count))
 
 
-async def play_restored(number: int) -> None:
+@pytest.mark.parametrize("number", [202, 298, 486, 1541])
+def test_two_operators_and_a_restored_backup_that_were_wrong_once(number: int) -> None:
+    """What was pending in the past that is gone was delivered, and a finalizer taken off who is back."""
+    virtual.run(play_restored(number, 2))
+
+
+async def play_restored(number: int, count: int) -> None:
     random, server, width, pins = opened(number)
-    async with operators(server, random) as running:
+    async with operators(server, random, count) as running:
         for _ in range(20):
             await some_acts(server, random, width, pins)
         backup, revision = deepcopy(server.objects), server.revision
         for _ in range(15):
             await some_acts(server, random, width, pins)
         server.restore(backup, revision)
-        for resource in random.sample([RANGE, REQUEST], 2):
-            running[0].relist(resource)
+        watches = [(one, resource) for one in running for resource in (RANGE, REQUEST)]
+        for one, resource in random.sample(watches, len(watches)):
+            one.relist(resource)
             await asyncio.sleep(random.choice([0.0, 0.02, 0.3]))
         for _ in range(10):
             await some_acts(server, random, width, pins)

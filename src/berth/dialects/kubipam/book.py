@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from berth.control.cache import Cache
@@ -9,6 +10,7 @@ from berth.control.events import Recorder
 from berth.dialects.claim import Bound, Leave, Release, Serve, Stance, Wait
 from berth.dialects.kubipam import kinds, translate
 from berth.dialects.kubipam.ledger import Lost, Stale
+from berth.dialects.kubipam.page import read_page
 from berth.dialects.kubipam.ranges import OpenRange, Ranges
 from berth.dialects.kubipam.translate import Wish, block_of, range_of, read_wish
 from berth.dialects.pool import Desk
@@ -36,6 +38,8 @@ class Book:
         self._client = client
         self._ranges = ranges
         self._events = events
+        # Told of a range after each grant. Nothing may be awaited between a grant and its delivery.
+        self.look_after: Callable[[str], None] = lambda key: None
 
     def is_unsettled(self, request: Object) -> bool:
         return meta.is_deleting(request) or not translate.is_settled(request, self.finalizer)
@@ -96,13 +100,22 @@ class Book:
         if opened is None or opened.desk is not desk:
             raise Conflict(409, "the range is another one by now")
         if block_of(request) == block:
-            await self._settle(opened, uid, block)
+            await self._settle(opened, request, block)
             return request
         page = opened.ledger.page
         if page is not None and page.pending.get(uid) == block:
+            await self._make_sure(opened, uid, block)
             return request
         await self._grant(request, opened, block)
         return request
+
+    async def _make_sure(self, opened: OpenRange, uid: str, block: Block) -> None:
+        """Granted earlier, or by another operator, and to be delivered now. If the server is back from a
+        backup that no watch has told us of, its page says otherwise: there the block may be another's."""
+        namespace, name = opened.key.split("/", 1)
+        page = read_page((await self._client.get(kinds.RANGE, name, namespace)).get("status") or {})
+        if page is None or page.pending.get(uid) != block:
+            raise Conflict(409, f"{block} is not pending for it on the server any more")
 
     async def _grant(self, request: Object, opened: OpenRange, block: Block) -> None:
         uid = meta.uid(request)
@@ -111,19 +124,27 @@ class Book:
             raise Conflict(409, "the range changed meanwhile")
         try:
             await opened.grant(uid, block, chosen=not (request["spec"].get("request") or ""))
+        except Stale:
+            await self._make_sure(opened, uid, block)
         except Lost as error:
             opened.lost(uid, block)
             raise Conflict(409, f"{block} was granted by someone else") from error
-        if opened.ledger.has_leftovers():
-            await opened.ledger.tidy()  # someone went while we wrote, perhaps this very request
+        self.look_after(opened.key)  # someone may have gone while we wrote, perhaps this very request
         self._tell(opened, "allocation", f"cidr {block} allocated")
 
-    async def _settle(self, opened: OpenRange, uid: str, block: Block) -> None:
-        """It shows its block. A second one, granted by someone who had not seen the first, goes back."""
+    async def _settle(self, opened: OpenRange, request: Object, block: Block) -> None:
+        """It shows its block. A second one, granted by someone who had not seen the first, goes back; but our
+        cache may still show what a restored backup took from it."""
+        uid, epoch, page = meta.uid(request), opened.ledger.epoch, opened.ledger.page
         extra = [held for held in opened.desk.space.leases_of(uid) if held != block]
-        page = opened.ledger.page
         if extra and page is not None and uid in page.pending:
-            await opened.ledger.tidy()
+            live = await self._alive(request)
+            if live is None or block_of(live) != block:
+                raise Conflict(409, "the request is another one on the server")
+            try:
+                await opened.ledger.settle(uid, block, epoch)
+            except Stale as error:
+                raise Conflict(409, "the range changed while its request was read") from error
         for held in extra:
             opened.desk.free(held, uid)
 

@@ -58,6 +58,7 @@ def _range_status() -> dict[str, Any]:
             "taken": listing(text(), "All that is taken, as merged ranges: what no other request can get."),
             "pending": listing(text(), "Grants as <uid> <cidr> that were on their way at the last write."),
             "released": listing(text(), "UIDs of requests that gave back their block and are about to go."),
+            "edition": text("Another one with every write: tells two pages of one version apart."),
         }
     )
 

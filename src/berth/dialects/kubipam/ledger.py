@@ -4,7 +4,7 @@
                                        │ the version changed since? ──► read, plan again
                                        └ an edit that no longer fits is refused alone; the others go on
 
-A page is written only over the very version it was made from, so a block that is free on that page is free.
+A page is written only over the very page it was made from, so a block that is free on that page is free.
 Memory (`desk.space`), leaders and locks only save work: with three operators and no election each of them
 loses races and none of them loses an address. Why each step is safe: docs/decisions/0007-kubipam-ledger.md.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from berth.dialects.kubipam.kinds import RANGE
 from berth.dialects.kubipam.page import Draft, Page, read_page
 from berth.errors import Conflict, InvalidText, KubeError, NotFound, Unreachable
 from berth.kube import meta, patch
-from berth.kube.client import Client
+from berth.kube.client import Client, PatchKind
 from berth.net import Block, Family
 
 Object = dict[str, Any]
@@ -109,7 +110,7 @@ class Ledger:
 
     def follow(self, obj: Object) -> None:
         """The range changed. While our own write is on its way its answer says whether it was us."""
-        if self._writing or meta.resource_version(obj) == self.version:
+        if self._writing or version_of(obj) == self.version:
             return
         self._read(obj)
         if self.page is not None:
@@ -118,7 +119,7 @@ class Ledger:
     def _read(self, obj: Object) -> None:
         self.epoch += 1
         status = obj.get("status") or {}
-        self.version, self._bulk = meta.resource_version(obj), _bulk(status)
+        self.version, self._bulk = version_of(obj), _bulk(status)
         try:
             self.page, self.fault = read_page(status), None
         except InvalidText as error:
@@ -137,9 +138,12 @@ class Ledger:
     # What is written
 
     async def grant(self, uid: str, block: Block, *, chosen: bool) -> None:
-        """Put a block on the page for a request. Raises Lost."""
+        """Put a block on the page for a request. Raises Lost; Stale, if that very block is pending for it
+        already: then nothing is written that would tell whether the server's page still says so."""
 
         def edit(draft: Draft) -> None:
+            if draft.pending.get(uid) == block:
+                raise Stale
             if self._bulk > LARGEST_PAGE:
                 raise NotStored("the range is in too many pieces; release some requests or use another range")
             if not self.goes_round:
@@ -159,6 +163,18 @@ class Ledger:
             if uid not in draft.released and epoch != self.epoch:
                 raise Stale
             draft.release(uid, blocks, shared)
+
+        await self._write(Waiting(edit))
+
+    async def settle(self, uid: str, block: Block, epoch: int) -> None:
+        """The request was seen on the server, in this epoch, to show this block: another one that is pending
+        for it goes back. Raises Stale."""
+
+        def edit(draft: Draft) -> None:
+            if epoch != self.epoch:
+                raise Stale
+            if uid in draft.pending:
+                draft.settle(uid, block)
 
         await self._write(Waiting(edit))
 
@@ -274,13 +290,11 @@ class Ledger:
     def _settle(self, draft: Draft) -> list[tuple[str, Block]]:
         """Drop the entries whose second half is done."""
         returned = []
-        for uid in list(draft.pending):
-            block, extra = self._facts.granted(uid), None
-            if block is not None:
-                extra = draft.settle(uid, block)
-            elif self._facts.is_gone(uid):
-                extra = draft.abandon(uid)
-            if extra is not None:
+        for uid, pending in list(draft.pending.items()):
+            block = self._facts.granted(uid)
+            if block == pending:
+                draft.settle(uid, pending)
+            elif block is None and self._facts.is_gone(uid) and (extra := draft.abandon(uid)) is not None:
                 returned.append((uid, extra))
         draft.released -= {uid for uid in draft.released if self._facts.is_gone(uid)}
         return returned
@@ -291,11 +305,13 @@ class Ledger:
         change = patch.diff(status, {**status, **fields, **self._words})
         if change is None:
             return
-        body = patch.guarded({"status": change}, obj, uid=True)
+        steps = _on_this_very_page(obj, {**change, "edition": secrets.token_hex(8)})
         self._writing = True
         try:
-            answer = await self._client.patch(RANGE, self._key[1], body, self._key[0], subresource="status")
-            self.page, self.version, self._bulk = page, meta.resource_version(answer), _bulk(fields)
+            answer = await self._client.patch(
+                RANGE, self._key[1], steps, self._key[0], kind=PatchKind.JSON, subresource="status"
+            )
+            self.page, self.version, self._bulk = page, version_of(answer), _bulk(fields)
             self._cache.observe(answer)
         finally:
             self._writing = False
@@ -310,6 +326,20 @@ class Ledger:
                 self._cache.bury(obj)
         except KubeError as error:
             _finish(self._waiting, error)
+
+
+def version_of(obj: Object) -> str:
+    """What tells a page from every other. The resource version alone does not: after a restored backup the
+    server gives the same numbers again."""
+    return f"{meta.resource_version(obj)} {(obj.get('status') or {}).get('edition', '')}"
+
+
+def _on_this_very_page(obj: Object, change: Object) -> list[Object]:
+    steps = patch.status_steps(obj, change)
+    if not obj.get("status"):
+        return steps
+    edition = {"op": "test", "path": "/status/edition", "value": obj["status"].get("edition")}
+    return [edition, *steps]
 
 
 def _pause(attempt: int) -> float:

@@ -9,7 +9,7 @@ from berth import log
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.kubipam import kinds
 from berth.dialects.kubipam.audit import compare
-from berth.dialects.kubipam.ledger import Stale
+from berth.dialects.kubipam.ledger import Stale, version_of
 from berth.dialects.kubipam.ranges import OpenRange, Ranges, Sources
 from berth.dialects.kubipam.requests import holders
 from berth.dialects.kubipam.translate import name_of, referred
@@ -97,7 +97,7 @@ class RangeLife:
         restored backup, of which no watch has told us yet."""
         found = await self._list()
         namespace, name = opened.key.split("/", 1)
-        if meta.resource_version(await self._client.get(kinds.RANGE, name, namespace)) != version:
+        if version_of(await self._client.get(kinds.RANGE, name, namespace)) != version:
             raise Conflict(409, "the range is another one on the server")
         return found
 

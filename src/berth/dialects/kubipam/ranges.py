@@ -197,7 +197,7 @@ class OpenRange:
         return uid in self._unwritten
 
     async def grant(self, uid: str, block: Block, *, chosen: bool) -> None:
-        """Raises Lost."""
+        """Raises Lost, and Stale as the ledger does."""
         self._unwritten[uid] = block
         try:
             await self.ledger.grant(uid, block, chosen=chosen)

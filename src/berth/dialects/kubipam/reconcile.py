@@ -52,6 +52,7 @@ class _Wiring:
         )
         self._ranges = Ranges(sources, kit.metrics, self._wake)
         self._book = Book(kit.client, self._request_cache, self._ranges, self._events)
+        self._book.look_after = self._wake_range
         self._audit = Audit(sources, self._ranges, self._warnings, settings)
         self._build_controllers(sources)
         self._range_cache.listen(self._range_changed)
