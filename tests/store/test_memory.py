@@ -39,8 +39,8 @@ class Unheard:
         return getattr(self._engine, name)
 
     @asynccontextmanager
-    async def transaction(self, *, slow: bool = False) -> AsyncIterator[Transaction]:
-        async with self._engine.transaction(slow=slow) as tx:
+    async def transaction(self, *, slow: bool = False, often: bool = False) -> AsyncIterator[Transaction]:
+        async with self._engine.transaction(slow=slow, often=often) as tx:
             yield tx
         if self.cut and self.ledger is not None:
             self.cut = False

@@ -95,13 +95,17 @@ class Transaction(Protocol):
 
 
 class Engine(Protocol):
-    """A database. `slow` transactions may take long and must not hold up the event loop."""
+    """A database. `slow` transactions may take long and must not hold up the event loop; `often`: it asks
+    the same few questions again and again.
+    """
 
     name: str
     clock: Clock
     one_lane: bool  # a single writer: one group commit for all pools
 
-    def transaction(self, *, slow: bool = False) -> AbstractAsyncContextManager[Transaction]: ...
+    def transaction(
+        self, *, slow: bool = False, often: bool = False
+    ) -> AbstractAsyncContextManager[Transaction]: ...
 
     def snapshot(self) -> AbstractAsyncContextManager[Transaction]:
         """One consistent view, read only, beside all writers."""

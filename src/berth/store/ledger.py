@@ -109,7 +109,8 @@ class Ledger:
     async def _settle_once(self, group: Group) -> list[Answer]:
         book: Book | None = None
         try:
-            async with self.engine.transaction() as tx:
+            # Counting for a quota wants a plan for just these clusters.
+            async with self.engine.transaction(often=not self.rules.quota) as tx:
                 book, answers, revisions = await self._settle_in(tx, group)
         except BaseException:
             # Not committed, or not known to be: let go in memory and see from the history what happened.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -24,9 +24,9 @@ SESSION = {
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "30s",
     "default_transaction_isolation": "read committed",
-    # Every group asks the same few questions: planned once, by their indexes, and not again for each.
-    "plan_cache_mode": "force_generic_plan",
 }
+# Planned once for a connection, by their indexes, and not again for each list of arguments.
+OFTEN = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan"
 CONNECT_SECONDS = 5.0
 # Tools that copy the log (pg_receivewal and the like) are no standbys.
 LAGGING = """SELECT current_setting('synchronous_standby_names') = '' AND EXISTS (
@@ -143,12 +143,14 @@ class Postgres:
         return cls(pool, clock)
 
     @asynccontextmanager
-    async def transaction(self, *, slow: bool = False) -> AsyncIterator[PostgresTransaction]:
+    async def transaction(
+        self, *, slow: bool = False, often: bool = False
+    ) -> AsyncIterator[PostgresTransaction]:
         """`slow` makes no difference here: the work is done elsewhere."""
         async with self._connection() as connection:
             try:
                 with translated_errors():
-                    await connection.execute("BEGIN")
+                    await connection.execute(OFTEN if often else "BEGIN")
                 yield PostgresTransaction(connection, self.clock)
                 with translated_errors():
                     await asyncio.shield(connection.execute("COMMIT"))
@@ -156,7 +158,7 @@ class Postgres:
                 await roll_back(connection)
                 raise
             except BaseException:
-                connection.terminate()
+                throw_away(connection)
                 raise
 
     @asynccontextmanager
@@ -202,7 +204,13 @@ async def roll_back(connection: Any) -> None:
     try:
         await asyncio.wait_for(connection.execute("ROLLBACK"), 2)
     except asyncio.CancelledError:
-        connection.terminate()
+        throw_away(connection)
         raise
     except DOWN:
+        throw_away(connection)
+
+
+def throw_away(connection: Any) -> None:
+    """One that was cut may be gone from the pool before we know of it: then there is nothing left to do."""
+    with suppress(asyncpg.InterfaceError):
         connection.terminate()

@@ -127,7 +127,9 @@ class Sqlite:
             raise UserError(f"The database {path} cannot be opened: {cause}.") from cause
 
     @asynccontextmanager
-    async def transaction(self, *, slow: bool = False) -> AsyncIterator[SqliteTransaction]:
+    async def transaction(
+        self, *, slow: bool = False, often: bool = False
+    ) -> AsyncIterator[SqliteTransaction]:
         async with self._turn:
             try:  # also around BEGIN: whoever is cancelled while it waits must not leave it open
                 with translated_errors():

@@ -17,13 +17,14 @@ from berth.store.rows import Event
 PORTION = 500
 CLOCK = "clock"
 
-LAPSED = """DELETE FROM holders WHERE expires_at <= $2 AND (address, identity) IN (
-  SELECT address, identity FROM holders WHERE pool = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3)
+LAPSED = f"""DELETE FROM holders WHERE expires_at <= $2 AND (address, identity) IN (
+  SELECT address, identity FROM holders WHERE pool = $1 AND expires_at <= $2
+  ORDER BY expires_at LIMIT {PORTION})
 RETURNING address, service_name, namespace_id, cluster_id"""
 EMPTY = """DELETE FROM addresses WHERE address = ANY($1)
 AND NOT EXISTS (SELECT 1 FROM holders WHERE holders.address = addresses.address) RETURNING address, uid"""
-PRUNE_HISTORY = """DELETE FROM history WHERE at < $1 AND id IN
-  (SELECT id FROM history ORDER BY id LIMIT $2) RETURNING id"""
+PRUNE_HISTORY = f"""DELETE FROM history WHERE at < $1 AND id IN
+  (SELECT id FROM history ORDER BY id LIMIT {PORTION}) RETURNING id"""
 PRUNE_SEEN = "DELETE FROM seen_events WHERE at < $1"
 
 
@@ -82,7 +83,7 @@ class Sweeper:
         """Some lapsed entries of a pool, and the addresses they were the last on."""
         async with self.ledger.engine.transaction() as tx:
             locked = await tx.lock([pool])
-            lapsed = await tx.rows(LAPSED, pool, locked.now, PORTION)
+            lapsed = await tx.rows(LAPSED, pool, locked.now)
             if not lapsed:
                 return 0, 0
             freed = await tx.rows(EMPTY, sorted({row[0] for row in lapsed}))
@@ -110,7 +111,7 @@ class Sweeper:
 
     async def _prune_history(self, before: int) -> int:
         async with self.ledger.engine.transaction() as tx:
-            return len(await tx.rows(PRUNE_HISTORY, before, PORTION))
+            return len(await tx.rows(PRUNE_HISTORY, before))
 
     async def stop(self) -> None:
         """Another replica goes on at once, with whatever this one did for all of them."""
