@@ -69,8 +69,8 @@ def stepping(original: Callable[..., Any], countdown: Countdown) -> Callable[...
 
 def committing(original: Callable[..., Any], countdown: Countdown) -> Callable[..., Any]:
     @asynccontextmanager
-    async def stepped(self: Any, *, slow: bool = False) -> AsyncIterator[Any]:
-        async with original(self, slow=slow) as tx:
+    async def stepped(self: Any, **how: bool) -> AsyncIterator[Any]:
+        async with original(self, **how) as tx:
             yield tx
             countdown.step()
         countdown.step()
