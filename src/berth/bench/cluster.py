@@ -138,12 +138,12 @@ async def steady(client: Client, scenario: Scenario, n: int, per_second: float) 
 
 
 async def run_scenario(
-    cluster: DevCluster, client: Client, scenario: Scenario, sizes: tuple[int, ...], rounds: int = 5
+    cluster: DevCluster, client: Client, scenario: Scenario, sizes: tuple[int, ...]
 ) -> AsyncIterator[Object]:
-    """For each size: ceiling and flood in turn, `rounds` times, and a ceiling at the end; medians. Then the
+    """For each size: ceiling and flood in turn, a few rounds, and a ceiling at the end; medians. Then the
     steady rate once."""
     for n in sizes:
-        yield await _measure(cluster, client, scenario, n, rounds if n <= 1000 else 1)
+        yield await _measure(cluster, client, scenario, n, _rounds(n))
     async with running_operator(cluster, scenario.dialect) as operator:
         await _warm(client, scenario, operator)
         seen = await steady(client, scenario, 500, 50.0)
@@ -155,6 +155,11 @@ async def run_scenario(
             "p50_ms": round(latencies[len(latencies) // 2], 1),
             "p99_ms": round(latencies[int(len(latencies) * 0.99)], 1),
         }
+
+
+def _rounds(n: int) -> int:
+    """The shorter, the more it depends on the moment."""
+    return 5 if n <= 200 else 3 if n <= 1000 else 1
 
 
 async def _measure(cluster: DevCluster, client: Client, scenario: Scenario, n: int, rounds: int) -> Object:
