@@ -58,6 +58,7 @@ class SeveralBook(ClaimBook, Protocol):
 
     async def learns(self, claim: Object) -> bool: ...
     def is_bound(self, claim: Object) -> bool: ...
+    def holds(self, claim: Object) -> tuple[Block, ...]: ...
     def refused(self, serve: Serve, refusal: Refusal) -> str: ...
     def status(self, claim: Object, blocks: tuple[Block, ...], why: str) -> Object: ...
     async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None: ...
@@ -135,9 +136,12 @@ class SeveralLife(ClaimLife):
 
     async def _go_without(self, claim: Object, ref: Ref, noes: tuple[No, ...]) -> Outcome:
         """Nothing for it now, and what it had goes: from its status, from the ledger, then our finalizer."""
+        had = self._several.holds(claim)  # nothing was awaited since the decision
         self._line_up(claim, ref, noes)
         why = _words(noes)
         await self._write_status(claim, self._several.status(claim, (), why))
+        if set(self._several.holds(claim)) - set(had):
+            return After(0.0)  # another operator is serving it: what that one took is not ours to give back
         held = self._book.cache.get(ref.namespace, ref.name) or claim
         await self._several.settle(held, ())
         steps = patch.remove_finalizer(held, self._book.finalizer)

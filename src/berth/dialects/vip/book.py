@@ -264,6 +264,9 @@ class ServiceBook:
     def is_bound(self, claim: Object) -> bool:
         return bool(ingress(claim))
 
+    def holds(self, claim: Object) -> tuple[Block, ...]:
+        return self._register.blocks_of(owner(claim).key)
+
     def refused(self, serve: Serve, refusal: Refusal) -> str:
         return words.refusal(self._groups, KIND, serve.claim)
 
