@@ -167,7 +167,7 @@ class Register:
         for desk in self._desks():
             desk.leave(ref)
         for block in self.blocks_of(holder):
-            if self.ledger.get(block) is None:
+            if (record := self.ledger.get(block)) is None or holder_of(record) != holder:
                 self.free(block, holder)
 
     def blocks_of(self, holder: str) -> tuple[Block, ...]:
@@ -181,16 +181,16 @@ class Register:
             record = self.ledger.get(block) or await self.ledger.find(block)
             if record is not None and is_of(record, owner):
                 await self.ledger.discard(record)
-            elif record is None:
+            elif record is None or holder_of(record) != owner.key:
                 self.free(block, owner.key)
 
     def _drop_rumour(self, lease: Lease) -> None:
-        """One address has one IP object: whoever was thought to have it without one has it not."""
-        other = self.holder_of(lease.block)
-        if other is not None and other != lease.holder:
+        """One address has one IP object: whoever was thought to have it without one has it not. That may be
+        known to one desk only, where it was taken in memory for a write that was refused."""
+        for other in {desk.space.holder_of(lease.block) for desk in self._desks()} - {None, lease.holder}:
             self._drop(lease.block, other)
 
-    def _drop(self, block: Block, holder: str) -> None:
+    def _drop(self, block: Block, holder: str | None) -> None:
         """It has another holder now: nobody is woken."""
         for desk in self._desks():
             desk.space.release(block, holder)
