@@ -238,7 +238,7 @@ class Book:
         if record["metadata"]["name"] != self.flavour.bound_name(claim):
             return
         for other in self.leases.surplus(claim, record):
-            await self.leases.discard(other)
+            await self.leases.collect(other)
         key = self.leases.key_of(claim)
         kept = {block_of(known) for known in self.leases.of_claim(claim)}
         for block in desk.space.leases_of(key):

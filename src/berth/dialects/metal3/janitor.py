@@ -130,7 +130,7 @@ class Janitor:
         book, record = suspect.book, suspect.record
         if await book.returns.lives(record, suspect.maker):
             return
-        await book.leases.discard(record)
+        await book.leases.collect(record)
         _log.info(
             "collected an address without a claim", address=record["metadata"]["name"], pool=suspect.pool
         )

@@ -146,12 +146,16 @@ class Leases:
         return found
 
     async def mark(self, record: Object) -> Object | None:
-        """Ask for deletion and keep our finalizer on it: from now on nobody may take it up. None: gone."""
+        """Ask for deletion and keep our finalizer on it: from now on nobody may take it up. None: gone.
+        Raises Conflict if it was taken up since we looked."""
         if meta.is_deleting(record):
             return record
         name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
+        uid, version = meta.uid(record), meta.resource_version(record)
         try:
-            left = await self._client.delete(self.resource, name, namespace, uid=meta.uid(record))
+            left = await self._client.delete(
+                self.resource, name, namespace, uid=uid, resource_version=version
+            )
         except NotFound:
             left = None
         if left is None:
@@ -159,6 +163,12 @@ class Leases:
             return None
         self.kept.cache.observe(left)
         return left
+
+    async def collect(self, record: Object) -> None:
+        """Take away what no claim uses. The next claim of its name may be taking it up just now: that
+        or the mark comes first, and the other is refused."""
+        if (marked := await self.mark(record)) is not None:
+            await self.discard(marked)
 
     def surplus(self, claim: Object, record: Object) -> list[Object]:
         """Other objects made for this very claim, which names `record`: leftovers of operators that raced."""
@@ -169,7 +179,7 @@ class Leases:
         ]
 
     async def discard(self, record: Object) -> None:
-        """Take the object away: our finalizer first, then the object, unless it is gone or another by now."""
+        """Let go of an object that is marked, unless it is gone or another by now."""
         name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
         steps = patch.remove_finalizer(record, self.flavour.address_finalizer)
         try:

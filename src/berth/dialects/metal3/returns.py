@@ -29,7 +29,7 @@ class Returns:
     async def withdraw(self, claim: Object) -> bool:
         for record in self._leases.of_claim(claim):
             if await self._goes_with(record, claim):
-                await self._leases.discard(record)
+                await self._leases.collect(record)
         await self._withdraw_unseen(claim)
         return True
 
@@ -62,7 +62,7 @@ class Returns:
             record = await self._leases.find(namespace, open_pool.spec.address_name(block))
             is_its = record is not None and self._leases.is_for(record, claim)
             if record is not None and is_its and await self._goes_with(record, claim):
-                await self._leases.discard(record)
+                await self._leases.collect(record)
             open_pool.desk.free(block, key)
 
     async def clean_up(self, ref: Ref) -> None:
@@ -75,7 +75,7 @@ class Returns:
             maker = made_for(self._flavour, record)
             if maker and not self.seems_used(record, maker) and not await self.lives(record, maker):
                 _log.info("the claim is gone, its address goes too", address=record["metadata"]["name"])
-                await self._leases.discard(record)
+                await self._leases.collect(record)
 
     def seems_used(self, record: Object, maker: str) -> bool:
         """From memory: by the claim it was made for or one that names it; or it is not for us to say."""
