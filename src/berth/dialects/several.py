@@ -146,7 +146,7 @@ class SeveralLife(ClaimLife):
         await self._several.settle(held, ())
         steps = patch.remove_finalizer(held, self._book.finalizer)
         if steps is not None:
-            await self._patch_finalizers(held, steps)
+            await self._patch_finalizers(held, [patch.same_version(held), *steps])
         self._say(claim, ref, self._several.failed, why)
         for no in noes:
             self._metrics.decided(self._book.dialect, "refusal", no.reason)

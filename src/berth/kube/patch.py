@@ -73,17 +73,20 @@ def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] 
 def status_steps(obj: Mapping[str, Any], change: Mapping[str, Any]) -> list[Operation]:
     """The JSON patch for this change of status fields, refused if the object is not the version we looked at.
     Unlike a merge patch it may be joined by tests of its own."""
-    version = {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version(obj)}
     if not obj.get("status"):
         stored = {key: value for key, value in change.items() if value is not None}
-        return [*_same(obj), version, {"op": "add", "path": "/status", "value": stored}]
+        return [*_same(obj), same_version(obj), {"op": "add", "path": "/status", "value": stored}]
     steps = [
         {"op": "remove", "path": f"/status/{key}"}
         if value is None
         else {"op": "add", "path": f"/status/{key}", "value": value}
         for key, value in change.items()
     ]
-    return [*_same(obj), version, *steps]
+    return [*_same(obj), same_version(obj), *steps]
+
+
+def same_version(obj: Mapping[str, Any]) -> Operation:
+    return {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version(obj)}
 
 
 def _same(obj: Mapping[str, Any]) -> list[Operation]:

@@ -133,8 +133,7 @@ class RangeLife:
             await self._wait(opened)
             return After(LOOK_AGAIN_SECONDS)
         steps = patch.remove_finalizer(obj, kinds.FINALIZER) or []
-        same = {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version(obj)}
-        await self._patch(obj, [same, *steps])
+        await self._patch(obj, [patch.same_version(obj), *steps])
         return DONE
 
     def _refer(self, requests: Iterable[Object], key: str) -> bool:

@@ -180,8 +180,10 @@ class ServiceBook:
         """
         if not meta.has_finalizer(claim, self.finalizer):
             return False
-        held = self._register.blocks_of(owner(claim).key)
-        unsure = [block for block in shown(claim) if block not in held]
+        owned = {
+            block_of(record) for record in self._records(claim)
+        }  # what memory thinks it has is not enough
+        unsure = [block for block in shown(claim) if block not in owned]
         return any([await self._is_given(block, claim) for block in unsure])
 
     async def _is_given(self, block: Block, claim: Object) -> bool:
