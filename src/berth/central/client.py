@@ -7,13 +7,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import aiohttp
 import orjson
 
-from berth.errors import ApiDown, ApiRefused
+from berth.errors import ApiDown, ApiRefused, UserError
 from berth.leasing.holders import Identity
 from berth.store.hosts import canonical, masked
 from berth.store.secrets import Secret
@@ -113,6 +114,18 @@ class Access:
     token: Secret | None = None
     tls: ssl.SSLContext | None = None
     seconds: float = DEADLINE_SECONDS
+
+
+def trusting(ca_file: Path | None) -> ssl.SSLContext | None:
+    """Trust in this CA beside the usual ones; None: in those alone."""
+    if ca_file is None:
+        return None
+    try:
+        context = ssl.create_default_context()
+        context.load_verify_locations(cafile=ca_file)
+    except OSError as error:
+        raise UserError(f"--api-ca-file {ca_file} cannot be used: {error}.") from error
+    return context
 
 
 def registration(ask: Ask, pending: bool = False, new_secret: Secret | None = None) -> dict[str, Any]:

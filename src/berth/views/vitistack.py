@@ -6,13 +6,13 @@ address is known. Without it a zone shows what this cluster holds of it.
 
 from __future__ import annotations
 
-import ssl
 from collections import Counter
 from collections.abc import Iterable
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from berth.central.client import trusting
 from berth.dialects.vitistack import kinds, wish
 from berth.dialects.vitistack.words import No
 from berth.errors import NotFound, UserError
@@ -66,7 +66,7 @@ async def _asked_zones(settings: Settings) -> list[PoolRow]:
         timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"{root}/metrics", ssl=_trust(settings)) as answer,
+            session.get(f"{root}/metrics", ssl=trusting(settings.api_ca_file) or True) as answer,
         ):
             answer.raise_for_status()
             return _zone_rows(await answer.text())
@@ -81,17 +81,6 @@ def _inner(error: Exception) -> Exception:
         if isinstance(cause := getattr(error, name, None), Exception):
             return cause
     return error
-
-
-def _trust(settings: Settings) -> ssl.SSLContext | bool:
-    if settings.api_ca_file is None:
-        return True
-    try:
-        context = ssl.create_default_context()
-        context.load_verify_locations(cafile=settings.api_ca_file)
-    except OSError as error:
-        raise UserError(f"--api-ca-file {settings.api_ca_file} cannot be used: {error}.") from error
-    return context
 
 
 def _zone_rows(series: str) -> list[PoolRow]:

@@ -185,14 +185,11 @@ class Leases:
         try:
             if steps is not None:
                 record = await self._client.patch(self.resource, name, steps, namespace, kind=PatchKind.JSON)
-            if meta.is_deleting(record) and not meta.finalizers(record):
-                self.kept.cache.bury(record)
-                return
-            left = await self._client.delete(self.resource, name, namespace, uid=meta.uid(record))
         except NotFound:
-            left = None
-        if left is not None and left.get("kind") == "IPAddress":
-            self.kept.cache.observe(left)  # a foreign finalizer holds it; it counts until it is gone
+            self.kept.cache.bury(record)
+            return
+        if meta.finalizers(record):
+            self.kept.cache.observe(record)  # a foreign finalizer holds it; it counts until it is gone
         else:
             self.kept.cache.bury(record)
 

@@ -141,8 +141,11 @@ class ServiceBook:
 
     def _confirmed(self, service: Object, family: Family) -> Block | None:
         """The address it shows and owns; where a crash of another operator left it two, this is the one."""
-        owned = {block_of(record) for record in self._records(service)}
+        owned = self._owned(service)
         return next((block for block in shown(service) if block.family is family and block in owned), None)
+
+    def _owned(self, service: Object) -> set[Block | None]:
+        return {block_of(record) for record in self._records(service)}
 
     def _records(self, service: Object) -> list[Object]:
         return self._register.ledger.of_holder(owner(service).key)
@@ -180,9 +183,7 @@ class ServiceBook:
         """
         if not meta.has_finalizer(claim, self.finalizer):
             return False
-        owned = {
-            block_of(record) for record in self._records(claim)
-        }  # what memory thinks it has is not enough
+        owned = self._owned(claim)  # what memory thinks it has is not enough
         unsure = [block for block in shown(claim) if block not in owned]
         return any([await self._is_given(block, claim) for block in unsure])
 

@@ -187,10 +187,11 @@ class Register:
     def _drop_rumour(self, lease: Lease) -> None:
         """One address has one IP object: whoever was thought to have it without one has it not. That may be
         known to one desk only, where it was taken in memory for a write that was refused."""
-        for other in {desk.space.holder_of(lease.block) for desk in self._desks()} - {None, lease.holder}:
-            self._drop(lease.block, other)
+        for other in {desk.space.holder_of(lease.block) for desk in self._desks()}:
+            if other is not None and other != lease.holder:
+                self._drop(lease.block, other)
 
-    def _drop(self, block: Block, holder: str | None) -> None:
+    def _drop(self, block: Block, holder: str) -> None:
         """It has another holder now: nobody is woken."""
         for desk in self._desks():
             desk.space.release(block, holder)

@@ -15,7 +15,6 @@ from typing import Any
 from berth import log
 from berth.control.events import Recorder
 from berth.dialects.vitistack import kinds, wish
-from berth.dialects.vitistack.calmly import Calmly
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import MOST_DAYS, Terms
@@ -35,7 +34,6 @@ class Holding:
     def __init__(self, parts: Parts, events: Recorder) -> None:
         self._parts = parts
         self._events = events
-        self._calmly = Calmly(events)
         self._known: set[tuple[str, str]] = set()  # record and UID of which all is settled
         self._met: set[tuple[str, str]] = set()  # record and UID of which the Service was there
         self._told: dict[str, Secret] = {}  # edited values that could not be taken over
@@ -194,4 +192,4 @@ class Holding:
 
     def _tell(self, live: Object, record: Record, reason: str) -> None:
         text = f"{wish.host(record.address)} in zone {record.zone}"
-        self._calmly.event(live, "Normal", reason, text)
+        self._events.event(live, "Normal", reason, text)

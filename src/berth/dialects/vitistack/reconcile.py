@@ -9,12 +9,11 @@ every so often ─────────► every Service and record once, com
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from berth.central.client import Access, ApiClient
+from berth.central.client import Access, ApiClient, trusting
 from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.mirror import Kept, Watched
@@ -195,13 +194,10 @@ def _listed(pool: Object) -> set[str]:
 
 
 def _access(settings: Settings) -> Access:
-    tls, token = None, None
+    token = None
     try:
-        if settings.api_ca_file is not None:
-            tls = ssl.create_default_context()
-            tls.load_verify_locations(cafile=settings.api_ca_file)
         if settings.api_token_file is not None:
             token = Secret(settings.api_token_file.read_text().strip())
     except OSError as error:
-        raise UserError(f"The IPAM-API's CA or token cannot be read: {error}.") from error
-    return Access(settings.api_url, token, tls, settings.api_seconds)
+        raise UserError(f"The IPAM-API's token cannot be read: {error}.") from error
+    return Access(settings.api_url, token, trusting(settings.api_ca_file), settings.api_seconds)
