@@ -105,7 +105,7 @@ def _collect_by_name() -> None:
 
     async def clean_up(self: Book, ref: Ref) -> None:
         for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
-            await self.leases.discard(record)
+            await self.leases.collect(record)
 
     put(Book, "clean_up", clean_up)
 

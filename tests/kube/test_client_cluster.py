@@ -9,6 +9,7 @@ import resource as machine
 import stat
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,35 +130,22 @@ async def test_a_merge_patch_changes_only_what_differs(client: Client, namespace
 async def test_finalizers_of_many_writers_all_stay_and_all_go(client: Client, namespace: str) -> None:
     await client.create(CONFIGMAPS, configmap("a"), namespace)
 
-    async def edit(
-        steps_for: Callable[[dict[str, Any], str], list[dict[str, Any]] | None], finalizer: str
-    ) -> None:
-        while steps := steps_for(await client.get(CONFIGMAPS, "a", namespace), finalizer):
+    async def edit(to: Callable[[dict[str, Any]], list[dict[str, Any]] | None]) -> None:
+        while steps := to(await client.get(CONFIGMAPS, "a", namespace)):
             try:
                 await client.patch(CONFIGMAPS, "a", steps, namespace, kind=PatchKind.JSON)
             except errors.Conflict:
                 continue
 
+    def removed(obj: dict[str, Any], name: str) -> list[dict[str, Any]] | None:
+        return patch.remove_finalizer(obj, name) if meta.has_finalizer(obj, name) else None
+
     names = [f"{FINALIZER}-{number}" for number in range(10)]
-    await asyncio.gather(*(edit(patch.add_finalizer, name) for name in names))
+    await asyncio.gather(*(edit(partial(patch.add_finalizer, finalizer=name)) for name in names))
     held = await client.get(CONFIGMAPS, "a", namespace)
     assert sorted(meta.finalizers(held)) == names
-    await asyncio.gather(*(edit(patch.remove_finalizer, name) for name in names))
+    await asyncio.gather(*(edit(partial(removed, name=name)) for name in names))
     assert not meta.finalizers(await client.get(CONFIGMAPS, "a", namespace))
-
-
-async def test_a_held_object_lives_on_after_its_deletion_until_it_is_let_go(
-    client: Client, namespace: str
-) -> None:
-    await client.create(CONFIGMAPS, meta.with_finalizer(configmap("a"), FINALIZER), namespace)
-    left = await client.delete(CONFIGMAPS, "a", namespace)
-    assert left is not None
-    assert meta.is_deleting(left)
-    steps = patch.remove_finalizer(left, FINALIZER)
-    assert steps
-    await client.patch(CONFIGMAPS, "a", steps, namespace, kind=PatchKind.JSON)
-    with pytest.raises(errors.NotFound):
-        await client.get(CONFIGMAPS, "a", namespace)
 
 
 async def test_a_status_patch_leaves_the_spec_alone(

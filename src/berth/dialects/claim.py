@@ -13,11 +13,12 @@ Nothing here knows a kind; `ClaimBook` is what a dialect fills in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from berth import log
 from berth.control.cache import Cache
 from berth.control.events import Recorder
+from berth.control.letting_go import let_go
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.pool import Desk
 from berth.errors import NotFound, Taken
@@ -221,9 +222,13 @@ class ClaimLife:
         steps = patch.add_finalizer(claim, self._book.finalizer)
         if steps is None:
             return claim
-        held = await self._patch_finalizers(claim, steps)
-        if not meta.has_finalizer(held, self._book.finalizer):
-            raise Vanished
+        namespace, name = claim["metadata"].get("namespace", ""), claim["metadata"]["name"]
+        try:
+            held = await self._client.patch(self._book.resource, name, steps, namespace, kind=PatchKind.JSON)
+        except NotFound as error:
+            self._book.cache.bury(claim)
+            raise Vanished from error
+        self._book.cache.observe(held)
         return held
 
     def _lost(self, desk: Desk, block: Block, holder: str, taken: Taken) -> None:
@@ -262,24 +267,11 @@ class ClaimLife:
             return DONE  # the ledger still waits for someone; its change wakes us
         self._pending.pop(meta.ref(claim), None)
         self._book.forget(meta.ref(claim))
-        steps = patch.remove_finalizer(claim, self._book.finalizer)
-        if steps is not None:
-            await self._patch_finalizers(claim, steps)
+        await self._let_go(claim)
         return DONE
 
-    async def _patch_finalizers(self, claim: Object, steps: list[dict[str, Any]]) -> Object:
-        namespace, name = claim["metadata"].get("namespace", ""), claim["metadata"]["name"]
-        cache = self._book.cache
-        try:
-            claim = await self._client.patch(self._book.resource, name, steps, namespace, kind=PatchKind.JSON)
-        except NotFound:
-            cache.bury(claim)
-            return claim
-        if meta.is_deleting(claim) and not meta.finalizers(claim):
-            cache.bury(claim)
-        else:
-            cache.observe(claim)
-        return claim
+    async def _let_go(self, claim: Object) -> None:
+        await let_go(self._client, self._book.resource, self._book.cache, claim, self._book.finalizer)
 
     async def _write_status(self, claim: Object, desired: Object) -> bool:
         change = patch.diff(claim.get("status") or {}, desired)

@@ -15,7 +15,7 @@ from typing import Protocol
 from berth.control.events import Recorder
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.claim import Bound, ClaimBook, ClaimLife, NotStored, Serve
-from berth.kube import meta, patch
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.meta import Object, Ref
 from berth.leasing.decide import Decision, Grant, Refusal, decide
@@ -144,9 +144,7 @@ class SeveralLife(ClaimLife):
             return After(0.0)  # another operator is serving it: what that one took is not ours to give back
         held = self._book.cache.get(ref.namespace, ref.name) or claim
         await self._several.settle(held, ())
-        steps = patch.remove_finalizer(held, self._book.finalizer)
-        if steps is not None:
-            await self._patch_finalizers(held, [patch.same_version(held), *steps])
+        await self._let_go(held)
         self._say(claim, ref, self._several.failed, why)
         for no in noes:
             self._metrics.decided(self._book.dialect, "refusal", no.reason)

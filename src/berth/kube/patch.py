@@ -59,15 +59,11 @@ def add_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] | N
     return [*_same(obj), absent, {"op": "add", "path": "/metadata/finalizers", "value": [finalizer]}]
 
 
-def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] | None:
-    """The JSON patch that removes it; None if it is gone."""
-    present = meta.finalizers(obj)
-    if finalizer not in present:
-        return None
-    path = f"/metadata/finalizers/{present.index(finalizer)}"
-    # The test pins the place: if another finalizer left before ours the index moved and the patch is refused.
-    place = {"op": "test", "path": path, "value": finalizer}
-    return [*_same(obj), *_as_gone(obj), place, {"op": "remove", "path": path}]
+def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation]:
+    """The JSON patch that removes it from the version we looked at. Not for an object that is being deleted:
+    see control.letting_go."""
+    path = f"/metadata/finalizers/{meta.finalizers(obj).index(finalizer)}"
+    return [*_same(obj), same_version(obj), {"op": "remove", "path": path}]
 
 
 def status_steps(obj: Mapping[str, Any], change: Mapping[str, Any]) -> list[Operation]:
@@ -93,12 +89,6 @@ def _same(obj: Mapping[str, Any]) -> list[Operation]:
     """An object that was deleted and made again under the same name is not ours to patch."""
     uid = meta.uid(obj)
     return [{"op": "test", "path": "/metadata/uid", "value": uid}] if uid else []
-
-
-def _as_gone(obj: Mapping[str, Any]) -> list[Operation]:
-    """What was being deleted when we looked must be still: a restored backup may have brought it back."""
-    going = obj["metadata"].get("deletionTimestamp")
-    return [{"op": "test", "path": "/metadata/deletionTimestamp", "value": going}] if going else []
 
 
 def _without_nulls(value: Any) -> Any:

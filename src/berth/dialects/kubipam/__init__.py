@@ -25,7 +25,7 @@ class Kubipam:
 
     def rules(self) -> tuple[dict[str, Any], ...]:
         return (
-            _rule(["ipamranges", "ipamrequests"], ["get", "list", "patch", "watch"]),
+            _rule(["ipamranges", "ipamrequests"], ["get", "list", "patch", "update", "watch"]),
             _rule(["ipamranges/status", "ipamrequests/status"], ["get", "patch"]),
         )
 

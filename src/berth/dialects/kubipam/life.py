@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from berth import log
+from berth.control.letting_go import let_go
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.kubipam import kinds
 from berth.dialects.kubipam.audit import compare
@@ -132,8 +133,7 @@ class RangeLife:
         if self._refer(await self._list(), opened.key):
             await self._wait(opened)
             return After(LOOK_AGAIN_SECONDS)
-        steps = patch.remove_finalizer(obj, kinds.FINALIZER) or []
-        await self._patch(obj, [patch.same_version(obj), *steps])
+        await let_go(self._client, kinds.RANGE, self._cache, obj, kinds.FINALIZER)
         return DONE
 
     def _refer(self, requests: Iterable[Object], key: str) -> bool:
@@ -151,7 +151,4 @@ class RangeLife:
         except NotFound:
             self._cache.bury(obj)
             return
-        if meta.is_deleting(written) and not meta.finalizers(written):
-            self._cache.bury(written)
-        else:
-            self._cache.observe(written)
+        self._cache.observe(written)

@@ -15,13 +15,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from berth.control.letting_go import let_go
 from berth.control.mirror import Kept
 from berth.dialects.claim import NotStored
 from berth.dialects.metal3.flavour import Flavour, Written, holder, made_for
 from berth.dialects.metal3.translate import PoolSpec
 from berth.errors import AlreadyExists, Conflict, InvalidText, NotFound, Taken
 from berth.kube import meta, patch
-from berth.kube.client import Client, PatchKind
+from berth.kube.client import Client
 from berth.kube.resource import Resource
 from berth.net import Block, parse_block
 
@@ -180,18 +181,8 @@ class Leases:
 
     async def discard(self, record: Object) -> None:
         """Let go of an object that is marked, unless it is gone or another by now."""
-        name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
-        steps = patch.remove_finalizer(record, self.flavour.address_finalizer)
-        try:
-            if steps is not None:
-                record = await self._client.patch(self.resource, name, steps, namespace, kind=PatchKind.JSON)
-        except NotFound:
-            self.kept.cache.bury(record)
-            return
-        if meta.finalizers(record):
-            self.kept.cache.observe(record)  # a foreign finalizer holds it; it counts until it is gone
-        else:
-            self.kept.cache.bury(record)
+        # Where a foreign finalizer holds it, it counts until it is gone.
+        await let_go(self._client, self.resource, self.kept.cache, record, self.flavour.address_finalizer)
 
     async def take_over(self, record: Object, claim: Object) -> Object:
         """Made for an earlier claim of this name; now it says that it is this one's."""

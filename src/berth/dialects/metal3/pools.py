@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
+from berth.control.letting_go import let_go
 from berth.control.mirror import Kept
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.metal3 import kinds
@@ -204,10 +205,7 @@ class PoolLife:
         key = f"{ref.namespace}/{ref.name}"
         if self._pools.count(key):
             return await self._show(pool, ref)
-        let_go = meta.without_finalizer(pool, kinds.POOL_FINALIZER)
-        if let_go is not pool:
-            change = {"metadata": {"finalizers": meta.finalizers(let_go)}}
-            await self._write(pool, patch.guarded(change, pool))
+        await let_go(self._kit.client, kinds.POOL, self._kept.cache, pool, kinds.POOL_FINALIZER)
         return DONE
 
     async def _show(self, pool: Object, ref: Ref) -> Outcome:
@@ -235,10 +233,7 @@ class PoolLife:
         except NotFound:
             self._kept.cache.bury(pool)
             return pool
-        if meta.is_deleting(written) and not meta.finalizers(written):
-            self._kept.cache.bury(written)
-        else:
-            self._kept.cache.observe(written)
+        self._kept.cache.observe(written)
         return written
 
 

@@ -11,7 +11,7 @@ from berth.dialects.vip.kinds import GROUP
 
 READ = ["get", "list", "watch"]
 WRITE = ["create", "delete", "get", "list", "patch", "watch"]
-EDIT = ["get", "list", "patch", "watch"]
+EDIT = ["get", "list", "patch", "update", "watch"]
 
 
 class Vip:
@@ -24,9 +24,9 @@ class Vip:
         return admit.webhooks()
 
     def rules(self) -> tuple[dict[str, Any], ...]:
-        """No update anywhere: every change is a patch. Services are created and deleted as clones only."""
+        """An update is how a finalizer goes. Services are created and deleted as clones only."""
         return (
-            _rule("", ["services"], WRITE),
+            _rule("", ["services"], [*WRITE, "update"]),
             _rule("", ["services/status"], ["patch"]),
             _rule("", ["events"], ["create", "patch"]),
             _rule(GROUP, ["ips"], WRITE),

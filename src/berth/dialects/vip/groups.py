@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
+from berth.control.letting_go import let_go
 from berth.control.mirror import Kept
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.shape import Kit
@@ -66,8 +67,10 @@ class GroupLife:
             return group
         if in_use and meta.is_deleting(group):
             return group  # too late to hold it; its addresses stay with their Services all the same
-        edit = patch.add_finalizer if in_use else patch.remove_finalizer
-        steps = edit(group, kinds.GROUP_FINALIZER) or []
+        if not in_use:
+            client, cache = self._kit.client, self._kept.cache
+            return await let_go(client, kinds.IPGROUP, cache, group, kinds.GROUP_FINALIZER)
+        steps = patch.add_finalizer(group, kinds.GROUP_FINALIZER) or []
         return await self._write(group, steps, kind=PatchKind.JSON)
 
     async def _show(self, group: Object, ref: Ref, opened: OpenPool) -> Outcome:
@@ -109,9 +112,6 @@ class GroupLife:
             )
         except NotFound:
             self._kept.cache.bury(group)
-            return None
-        if meta.is_deleting(written) and not meta.finalizers(written):
-            self._kept.cache.bury(written)
             return None
         self._kept.cache.observe(written)
         return written

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from berth.control.letting_go import let_go
 from berth.control.mirror import Kept
 from berth.dialects.vip import kinds
 from berth.dialects.vip.clone import clone_name, is_clone_of
@@ -41,8 +42,7 @@ class Objects:
         return vip if steps is None else await self._patch_vip(vip, steps, kind=PatchKind.JSON)
 
     async def let_go(self, vip: Object, finalizer: str) -> Object:
-        steps = patch.remove_finalizer(vip, finalizer)
-        return vip if steps is None else await self._patch_vip(vip, steps, kind=PatchKind.JSON)
+        return await let_go(self._client, kinds.VIRTUAL_IP, self._vips.cache, vip, finalizer) or vip
 
     async def _patch_vip(
         self, vip: Object, body: Any, *, kind: PatchKind = PatchKind.MERGE, subresource: str = ""
@@ -55,10 +55,7 @@ class Objects:
         except NotFound:
             self._vips.cache.bury(vip)
             return vip
-        if meta.is_deleting(written) and not meta.finalizers(written):
-            self._vips.cache.bury(written)
-        else:
-            self._vips.cache.observe(written)
+        self._vips.cache.observe(written)
         return written
 
     # Services
