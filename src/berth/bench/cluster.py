@@ -2,9 +2,10 @@
 
 The limit is the API server, so a rate says little alone. Each run stands between two of its ceiling: the very
 writes a claim costs (the claim itself, finalizer, lease, status), made by one client with as many in flight
-as the operator has, while the same watch is open. Before and after, because the API server gets slower with
-what it stores, and machines change from minute to minute. The operator is a process of its own and shares the
-machine with etcd, the API server and the load, as the ceiling's client did.
+as the operator has, while the same watch is open. Before and after, because machines change from minute to
+minute; and every run has a control plane of its own, because an API server gets slower with what it stores.
+The operator is a process of its own and shares the machine with etcd, the API server and the load, as the
+ceiling's client did.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "custo
 IN_FLIGHT = 64
 READY_SECONDS = 60.0
 QUIET_SECONDS = 0.5
+QUIET_SHARE = 0.1  # of a core: an API server is never quite still
+WARM = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Scenario:
 
     name: str  # of the benchmark
     dialect: str
+    crds: Callable[[], tuple[Object, ...]]
     claims: Resource
     claim: Callable[[str, int], Object]  # namespace, number
     is_bound: Callable[[Object], bool]
@@ -137,24 +141,20 @@ async def steady(client: Client, scenario: Scenario, n: int, per_second: float) 
     return seen
 
 
-async def run_scenario(
-    cluster: DevCluster, client: Client, scenario: Scenario, sizes: tuple[int, ...]
-) -> AsyncIterator[Object]:
+async def run_scenario(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncIterator[Object]:
     """For each size: ceiling and flood in turn, a few rounds, and a ceiling at the end; medians. Then the
     steady rate once."""
     for n in sizes:
-        yield await _measure(cluster, client, scenario, n, _rounds(n))
-    async with running_operator(cluster, scenario.dialect) as operator:
-        await _warm(client, scenario, operator)
-        seen = await steady(client, scenario, 500, 50.0)
-        latencies = seen.latencies_ms()
-        yield {
-            "bench": f"{scenario.name}-steady",
-            "n": 500,
-            "per_s": 50.0,
-            "p50_ms": round(latencies[len(latencies) // 2], 1),
-            "p99_ms": round(latencies[int(len(latencies) * 0.99)], 1),
-        }
+        yield await _measure(scenario, n, _rounds(n))
+    async with _at_work(scenario) as (client, _):
+        latencies = (await steady(client, scenario, 500, 50.0)).latencies_ms()
+    yield {
+        "bench": f"{scenario.name}-steady",
+        "n": 500,
+        "per_s": 50.0,
+        "p50_ms": round(latencies[len(latencies) // 2], 1),
+        "p99_ms": round(latencies[int(len(latencies) * 0.99)], 1),
+    }
 
 
 def _rounds(n: int) -> int:
@@ -162,18 +162,17 @@ def _rounds(n: int) -> int:
     return 5 if n <= 200 else 3 if n <= 1000 else 1
 
 
-async def _measure(cluster: DevCluster, client: Client, scenario: Scenario, n: int, rounds: int) -> Object:
+async def _measure(scenario: Scenario, n: int, rounds: int) -> Object:
     rates, costs, memory = [], [], 0.0
-    tops = [await ceiling(client, scenario, n)]
+    tops = [await _ceiling_alone(scenario, n)]
     for _ in range(rounds):
-        async with running_operator(cluster, scenario.dialect) as operator:
-            await _warm(client, scenario, operator)
+        async with _at_work(scenario) as (client, operator):
             before = operator.cpu_seconds()
             seen = await flood(client, scenario, n)
             rates.append(n / seen.seconds())
             costs.append((operator.cpu_seconds() - before) / n * 1000)
             memory = max(memory, operator.rss_mb())
-        tops.append(await ceiling(client, scenario, n))
+        tops.append(await _ceiling_alone(scenario, n))
     beside = [(before + after) / 2 for before, after in pairwise(tops)]
     top, rate = statistics.median(beside), statistics.median(rates)
     return {
@@ -188,17 +187,33 @@ async def _measure(cluster: DevCluster, client: Client, scenario: Scenario, n: i
     }
 
 
-async def _warm(client: Client, scenario: Scenario, operator: OperatorProcess) -> None:
-    """Connections made, code paths warm, and what earlier runs left behind taken over: only then it is a
-    running operator and not a starting one.
-    """
-    await flood(client, scenario, 20)
+async def _ceiling_alone(scenario: Scenario, n: int) -> float:
+    async with bench_cluster(scenario.crds()) as (cluster, client):
+        await ceiling(client, scenario, WARM)
+        await _at_rest(cluster)
+        return await ceiling(client, scenario, n)
+
+
+@asynccontextmanager
+async def _at_work(scenario: Scenario) -> AsyncIterator[tuple[Client, OperatorProcess]]:
+    """Connections made and code paths warm: a running operator and not a starting one."""
+    async with (
+        bench_cluster(scenario.crds()) as (cluster, client),
+        running_operator(cluster, scenario.dialect) as operator,
+    ):
+        await flood(client, scenario, WARM)
+        await _at_rest(cluster, operator.process.pid)
+        yield client, operator
+
+
+async def _at_rest(cluster: DevCluster, *more: int) -> None:
+    pids = [pid for pid in (cluster.apiserver.pid, cluster.etcd.pid, *more) if pid is not None]
     for _ in range(round(READY_SECONDS / QUIET_SECONDS)):
-        before = operator.cpu_seconds()
+        before = sum(map(cpu_seconds, pids))
         await asyncio.sleep(QUIET_SECONDS)
-        if operator.cpu_seconds() - before <= QUIET_SECONDS * 0.05:
+        if sum(map(cpu_seconds, pids)) - before <= QUIET_SECONDS * QUIET_SHARE:
             return
-    raise RuntimeError(f"the operator was still at work {READY_SECONDS:g} s after its start")
+    raise RuntimeError(f"there was still work going on {READY_SECONDS:g} s after the start")
 
 
 def cpu_seconds(pid: int) -> float:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from berth.bench.cluster import Scenario, bench_cluster, collect, run_scenario
+from berth.bench.cluster import Scenario, collect, run_scenario
 from berth.dialects.kubipam import kinds
 from berth.dialects.kubipam.crds import crds
 from berth.dialects.kubipam.translate import granted
@@ -45,16 +45,16 @@ def run(sizes: tuple[int, ...] = (200, 1000), loads: tuple[Load, ...] = LOADS) -
 
 
 async def _run(sizes: tuple[int, ...], loads: tuple[Load, ...]) -> AsyncIterator[Object]:
-    async with bench_cluster(crds()) as (cluster, client):
-        for load in loads:
-            async for result in run_scenario(cluster, client, scenario(load), sizes):
-                yield result
+    for load in loads:
+        async for result in run_scenario(scenario(load), sizes):
+            yield result
 
 
 def scenario(load: Load) -> Scenario:
     return Scenario(
         name=load.name,
         dialect="kubipam",
+        crds=crds,
         claims=kinds.REQUEST,
         claim=lambda namespace, number: _request(load, namespace, number),
         is_bound=lambda request: bool((request.get("status") or {}).get("cidr")),

@@ -29,11 +29,11 @@ USED_CRDS = ("ipaddressclaims", "ipaddresses", "clusters")
 
 
 def run(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
-    return collect(_run(native_scenario(), sizes))
+    return collect(run_scenario(native_scenario(), sizes))
 
 
 def run_capi(sizes: tuple[int, ...] = (200, 1000)) -> Iterator[Object]:
-    return collect(_run(capi_scenario(), sizes))
+    return collect(run_scenario(capi_scenario(), sizes))
 
 
 def run_ceiling(kind: str = "metal3", n: int = 1000) -> Iterator[Object]:
@@ -41,7 +41,7 @@ def run_ceiling(kind: str = "metal3", n: int = 1000) -> Iterator[Object]:
 
 
 async def _ceiling(scenario: Scenario, n: int) -> AsyncIterator[Object]:
-    async with bench_cluster((*crds(), *_cluster_api())) as (_, client):
+    async with bench_cluster(_crds()) as (_, client):
         yield {
             "bench": f"{scenario.name}-ceiling",
             "n": n,
@@ -49,10 +49,8 @@ async def _ceiling(scenario: Scenario, n: int) -> AsyncIterator[Object]:
         }
 
 
-async def _run(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncIterator[Object]:
-    async with bench_cluster((*crds(), *_cluster_api())) as (cluster, client):
-        async for result in run_scenario(cluster, client, scenario, sizes):
-            yield result
+def _crds() -> tuple[Object, ...]:
+    return (*crds(), *_cluster_api())
 
 
 def _cluster_api() -> tuple[Object, ...]:
@@ -83,6 +81,7 @@ def native_scenario() -> Scenario:
     return Scenario(
         name="metal3",
         dialect="metal3",
+        crds=_crds,
         claims=kinds.CLAIM,
         claim=lambda namespace, number: _claim(
             kinds.CLAIM, namespace, number, {"pool": {"name": POOL, "namespace": namespace}}
@@ -99,6 +98,7 @@ def capi_scenario() -> Scenario:
     return Scenario(
         name="capi",
         dialect="metal3",
+        crds=_crds,
         claims=CLAIM_V2,
         claim=lambda namespace, number: _claim(CLAIM_V2, namespace, number, spec),
         is_bound=lambda claim: "addressRef" in (claim.get("status") or {}),

@@ -1,16 +1,13 @@
-"""`berth bench vip`: LoadBalancer Services served a second from a /16, beside the ceiling of their writes.
-
-The ceiling's Services get addresses of another range, so that both can run again and again in one cluster.
-"""
+"""`berth bench vip`: LoadBalancer Services served a second from a /16, beside the ceiling of their writes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from berth.bench.cluster import Scenario, bench_cluster, collect, run_scenario
+from berth.bench.cluster import Scenario, collect, run_scenario
 from berth.dialects.vip import kinds
 from berth.dialects.vip.crds import crds
 from berth.dialects.vip.translate import ip_object, owner, shown, with_ingress
@@ -23,22 +20,15 @@ Object = dict[str, Any]
 SIZES = (200, 1000, 4000)
 GROUP = "bench"
 SEGMENT = "10.0.0.0/16"
-# The ceiling's addresses have a group of their own, behind the other by name: nobody is served from it.
-CEILING, CEILING_SEGMENT, CEILING_FIRST = "ceiling", "11.0.0.0/8", (11 << 24) + 1
+FIRST = (10 << 24) + 1
 
 
 def run(sizes: tuple[int, ...] = SIZES) -> Iterator[Object]:
-    return collect(_run(sizes))
-
-
-async def _run(sizes: tuple[int, ...]) -> AsyncIterator[Object]:
-    async with bench_cluster(crds()) as (cluster, client):
-        async for result in run_scenario(cluster, client, scenario(), sizes):
-            yield result
+    return collect(run_scenario(scenario(), sizes))
 
 
 def scenario() -> Scenario:
-    numbers = count(CEILING_FIRST)
+    numbers = count(FIRST)
 
     async def write(client: Client, service: Object, _: int) -> None:
         await _write(client, service, Block(Family.V4, next(numbers), 32))
@@ -46,6 +36,7 @@ def scenario() -> Scenario:
     return Scenario(
         name="vip",
         dialect="vip",
+        crds=crds,
         claims=kinds.SERVICE,
         claim=_service,
         is_bound=lambda service: bool(shown(service)),
@@ -55,16 +46,15 @@ def scenario() -> Scenario:
 
 
 async def _prepare(client: Client, namespace: str) -> None:
-    """Groups are of cluster scope and serve every round."""
-    for name, segment in ((GROUP, SEGMENT), (CEILING, CEILING_SEGMENT)):
-        body = {
-            "apiVersion": kinds.IPGROUP.api_version,
-            "kind": "IPGroup",
-            "metadata": {"name": name},
-            "spec": {"segment": segment, "excludedIPs": []},
-        }
-        with suppress(AlreadyExists):
-            await client.create(kinds.IPGROUP, body)
+    """Groups are of cluster scope and serve every namespace."""
+    body = {
+        "apiVersion": kinds.IPGROUP.api_version,
+        "kind": "IPGroup",
+        "metadata": {"name": GROUP},
+        "spec": {"segment": SEGMENT, "excludedIPs": []},
+    }
+    with suppress(AlreadyExists):
+        await client.create(kinds.IPGROUP, body)
 
 
 def _service(namespace: str, number: int) -> Object:
@@ -85,7 +75,7 @@ async def _write(client: Client, service: Object, block: Block) -> None:
     namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
     steps = patch.add_finalizer(service, kinds.SERVICE_FINALIZER) or []
     held = await client.patch(kinds.SERVICE, name, steps, namespace, kind=PatchKind.JSON)
-    await client.create(kinds.IP, ip_object(block, kinds.GROUP_LABEL, CEILING, owner(held)))
+    await client.create(kinds.IP, ip_object(block, kinds.GROUP_LABEL, GROUP, owner(held)))
     body = patch.guarded({"status": with_ingress(held, (block,))}, held, uid=True)
     await client.patch(kinds.SERVICE, name, body, namespace, subresource="status")
 
