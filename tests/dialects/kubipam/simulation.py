@@ -125,6 +125,17 @@ class Server:
             return self._remove(resource, obj)
         return self._put("MODIFIED", resource, obj)
 
+    def replace(self, resource: Resource, obj: Object) -> Object:
+        """Only finalizers are ever changed so: the status has a way of its own."""
+        about = obj["metadata"]
+        held = self.find(resource, about["name"], about["namespace"])
+        if any(about[field] != held["metadata"][field] for field in ("uid", "resourceVersion")):
+            raise Conflict(409, "the object has been modified", status_reason="Conflict")
+        held["metadata"]["finalizers"] = list(meta.finalizers(obj))
+        if meta.is_deleting(held) and not held["metadata"]["finalizers"]:
+            return self._remove(resource, held)
+        return self._put("MODIFIED", resource, held)
+
     def _put(self, type: str, resource: Resource, obj: Object) -> Object:
         self.revision += 1
         obj["metadata"]["resourceVersion"] = str(self.revision)
@@ -213,6 +224,13 @@ class Link:
         await self._travel()
         self.before(resource, body)
         answer = self._server.patch(resource, name, body, namespace)
+        await self._travel()
+        return answer
+
+    async def replace(self, resource: Resource, obj: Object) -> Object:
+        await self._travel()
+        self.before(resource, obj)
+        answer = self._server.replace(resource, obj)
         await self._travel()
         return answer
 
