@@ -126,13 +126,23 @@ class Validation:
         )
 
     async def _settle(self, case: Case, address: Address) -> None:
+        record = case.record(address)
         kept = address in wish.listed(case.before) and case.before.get(kinds.ZONE) == case.asked.zone
         if not kept:
-            await self._join(case, case.record(address))
-        elif case.before.get(kinds.SECRET_NAME) != case.asked.secret:
-            await self._rekey(case, case.record(address))
+            await self._join(case, record)
+        elif self._had_another_secret(case, record):
+            await self._rekey(case, record)
         else:
-            await self._amend(case, case.record(address))
+            await self._amend(case, record)
+
+    def _had_another_secret(self, case: Case, record: Record) -> bool:
+        """As the live object says, or the record: of a replacement that was not stored, or not yet."""
+        seen = self._parts.records.seen(record.name)
+        words_before = {
+            case.before.get(kinds.SECRET_NAME),
+            seen.secret if seen is not None else record.secret,
+        }
+        return words_before != {record.secret}
 
     # A new address
 
@@ -208,7 +218,7 @@ class Validation:
     async def _rekey(self, case: Case, record: Record) -> None:
         new = await self._parts.secret_for(record.secret, record.namespace, case.user)
         olds = await self._old_secrets(case, record)
-        if olds == (new,):
+        if set(olds) == {new}:
             await self._amend(case, record)
             return
         # Several: a replacement was cut short, and which of them counts there is not known.
