@@ -137,17 +137,34 @@ async def test_a_lost_default_secret_is_told_loudly(cluster: DevCluster, bare: W
     async with operating(cluster, bare.api):
         await bare.create("first")
         await bare.client.delete(kinds.SECRET, "default", SYSTEM)
+        await default_is_gone(bare)
 
-        async def is_told() -> bool:
-            try:
-                await bare.create("second")
-            except StatusError as error:
-                text = "failed to get default secret. Error: Secret ipam-system/default is gone"
-                return text in error.message
-            await bare.delete("second")
-            return False
 
-        assert await eventually(is_told, 60)
+async def default_is_gone(world: World) -> None:
+    async def is_told() -> bool:
+        try:
+            await world.create("second")
+        except StatusError as error:
+            text = "failed to get default secret. Error: Secret ipam-system/default is gone"
+            return text in error.message
+        await world.delete("second")
+        return False
+
+    assert await eventually(is_told, 60)
+
+
+async def test_a_default_secret_lost_with_all_records_is_told_loudly(
+    cluster: DevCluster, bare: World
+) -> None:
+    """2.8, H-27, rule 16: the namespace of both was made anew, or a backup had only the Services."""
+    async with operating(cluster, bare.api):
+        await bare.create("first")
+    await bare.client.delete(kinds.SECRET, "default", SYSTEM)
+    for one in (await bare.client.list(kinds.CONFIG_MAP, SYSTEM, label_selector=kinds.RECORD_LABEL)).items:
+        await bare.client.delete(kinds.CONFIG_MAP, one["metadata"]["name"], SYSTEM)
+    async with operating(cluster, bare.api):
+        await default_is_gone(bare)
+        assert not (await bare.client.list(kinds.SECRET, SYSTEM)).items
 
 
 async def test_deleted_while_the_operator_was_away(cluster: DevCluster, bare: World) -> None:

@@ -44,6 +44,15 @@ class Neighbours:
             return ""
         return "Bound" if self.addresses_of(service) else "Waiting"
 
+    def depend_on_default(self) -> bool:
+        """Whether one of them was admitted with the default secret: what it lists was registered with that."""
+        return any(self._depends_on_default(service) for service in self._services)
+
+    def _depends_on_default(self, service: Object) -> bool:
+        said = meta.annotations(service)
+        was_admitted = said.get(kinds.SECRET_NAME) == kinds.DEFAULT_SECRET and kinds.METALLB_POOL in said
+        return was_admitted and bool(self.addresses_of(service))
+
     def listing(self, address: Address) -> list[Object]:
         found = (self._services.get(*key) for key in self._by_address.get(address, ()))
         return [service for service in found if service is not None]

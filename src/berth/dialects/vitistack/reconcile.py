@@ -96,7 +96,7 @@ class _Wiring:
         return Parts(
             client=client,
             settings=settings,
-            vault=Vault(client, settings.vitistack_namespace, lambda: _depends_on_default(self._filed)),
+            vault=Vault(client, settings.vitistack_namespace, self._depends_on_default),
             records=Records(client, settings.vitistack_namespace, cabinet),
             registrar=self._registrar,
             pools=Pools(client, self._pool_kept, settings.metallb_namespace, self._crowd),
@@ -105,6 +105,11 @@ class _Wiring:
             places=Whereabouts(client),
             metrics=self._kit.metrics,
         )
+
+    def _depends_on_default(self) -> bool:
+        """Records lie beside that Secret and may be lost together with it: live Services tell as well."""
+        recorded = any(record.secret == kinds.DEFAULT_SECRET for record in self._filed)
+        return recorded or self._neighbours.depend_on_default()
 
     def _routes(self) -> Mapping[str, Handler]:
         kit, parts = self._kit, self._parts(self._kit.free)
@@ -179,10 +184,6 @@ class _Wiring:
                 return
             for service in self._neighbours.listing(Address(found.family, found.first)):
                 self._controller.add(meta.ref(service))
-
-
-def _depends_on_default(kept: Filed) -> bool:
-    return any(record.secret == kinds.DEFAULT_SECRET for record in kept)
 
 
 def _service_of(record: Record) -> Ref:
