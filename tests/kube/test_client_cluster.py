@@ -148,6 +148,22 @@ async def test_finalizers_of_many_writers_all_stay_and_all_go(client: Client, na
     assert not meta.finalizers(await client.get(CONFIGMAPS, "a", namespace))
 
 
+@pytest.mark.parametrize("others", [[], ["berth.test/another"]])
+async def test_who_looked_before_another_of_us_held_it_is_refused(
+    client: Client, namespace: str, others: list[str]
+) -> None:
+    """The other one may have answered since; what is decided on the old sight must not go over that."""
+    obj = configmap("a")
+    obj["metadata"]["finalizers"] = others
+    seen = await client.create(CONFIGMAPS, obj, namespace)
+    steps = patch.add_finalizer(seen, FINALIZER)
+    assert steps
+    held = await client.patch(CONFIGMAPS, "a", steps, namespace, kind=PatchKind.JSON)
+    assert meta.finalizers(held) == [*others, FINALIZER]
+    with pytest.raises(errors.Conflict):
+        await client.patch(CONFIGMAPS, "a", steps, namespace, kind=PatchKind.JSON)
+
+
 async def test_a_status_patch_leaves_the_spec_alone(
     client: Client, namespace: str, widgets: Resource
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_finalizer_is_added_to_a_list_that_is_there() -> None:
     obj = {"metadata": {"uid": "u", "finalizers": ["a"]}}
     assert patch.add_finalizer(obj, "b") == [
         {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "test", "path": "/metadata/finalizers", "value": ["a"]},
         {"op": "add", "path": "/metadata/finalizers/-", "value": "b"},
     ]
     assert patch.add_finalizer(obj, "a") is None

@@ -47,16 +47,14 @@ def guarded(patch: Mapping[str, Any], obj: Mapping[str, Any], *, uid: bool = Fal
 
 
 def add_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] | None:
-    """The JSON patch that adds it; None if it is there."""
+    """The JSON patch that adds it; None if it is there. Refused if anyone came or went meanwhile: another
+    operator that holds the object may have answered it since, and what comes next would go over that."""
     present = meta.finalizers(obj)
     if finalizer in present:
         return None
-    if present:
-        return [*_same(obj), {"op": "add", "path": "/metadata/finalizers/-", "value": finalizer}]
-    # Without a list there is nothing to append to, and `add` would replace a list made meanwhile: expect
-    # none.
-    absent = {"op": "test", "path": "/metadata/finalizers", "value": None}
-    return [*_same(obj), absent, {"op": "add", "path": "/metadata/finalizers", "value": [finalizer]}]
+    as_seen = {"op": "test", "path": "/metadata/finalizers", "value": list(present) or None}
+    path, value = ("/metadata/finalizers/-", finalizer) if present else ("/metadata/finalizers", [finalizer])
+    return [*_same(obj), as_seen, {"op": "add", "path": path, "value": value}]
 
 
 def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation]:

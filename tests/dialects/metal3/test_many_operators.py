@@ -66,8 +66,10 @@ async def flood(world: World, strategy: str) -> None:
     last = 2 * EACH
     spec = ranged({"start": "10.0.0.1", "end": f"10.0.0.{last}"}, allocationStrategy=strategy)
     await world.create(pool("pool", spec))
-    makers = [make(f"c{i:03}") for i in range(EACH) for make in (claim, capi_claim)]
-    await asyncio.gather(*(world.create(obj) for obj in makers))
+    # Their consumers hold them too, as Metal3's own do: the operators' finalizers join a list.
+    theirs = ["test.example/consumer"]
+    asked = [make(f"c{i:03}", finalizers=theirs) for i in range(EACH) for make in (claim, capi_claim)]
+    await asyncio.gather(*(world.create(obj) for obj in asked))
 
 
 async def settled(world: World) -> bool:
