@@ -20,7 +20,8 @@ from tests.faults.row import Play, Row, Tally
 from tests.faults.stage import Stage
 
 ROOT = Path(__file__).parents[2]
-TOLD = 600  # characters of what pytest says in the end
+TOLD = 2000  # characters of what pytest says
+FAULT = "E  "  # so begin the lines in which it says what was wrong; after them come hundreds of the log
 CLEAR_UP_SECONDS = 30.0
 API, API_FAULTS, VITISTACK = (
     "tests/central/test_",
@@ -90,8 +91,14 @@ def tried_in(report: Path) -> int:
 
 def _wrong(text: str, code: int, counted: int) -> list[str]:
     if code:
-        return [f"BERTH_SEED={os.environ.get('BERTH_SEED', '')}: {text[-TOLD:]}"]
+        return [f"BERTH_SEED={os.environ.get('BERTH_SEED', '')}: {_told(text)}"]
     return [] if counted else [f"nothing was tried: {text[-TOLD:]}"]
+
+
+def _told(text: str) -> str:
+    """What pytest found wrong; its last words if it never came to say that."""
+    faults = [line for line in text.splitlines() if line.startswith(FAULT)]
+    return "\n".join(faults)[:TOLD] or text[-TOLD:]
 
 
 def beside(id: str, fault: str, long: int, which: str) -> Row:

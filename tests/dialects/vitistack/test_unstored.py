@@ -9,11 +9,16 @@ import aiohttp
 import pytest
 from tests.support.killing import serves
 from tests.support.operator import Operator, eventually
-from tests.support.vitistack import World, address_of, operating
+from tests.support.vitistack import SYSTEM, VALUE, World, address_of, operating
 
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack.records import Record, body
+from berth.dialects.vitistack.validate import counts
+from berth.dialects.vitistack.wish import Terms
 from berth.kube import meta
+from berth.leasing.holders import Identity
+from berth.net import parse_address
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 Object = dict[str, Any]
@@ -67,3 +72,35 @@ async def test_an_update_after_a_rotation_that_was_not_stored_keeps_the_stored_s
             return not bare.api.of_namespace(bare.namespace_id)
 
         assert await eventually(is_free, 60)
+
+
+async def test_what_the_api_gives_is_free_whatever_another_namespace_left_here(
+    cluster: DevCluster, bare: World
+) -> None:
+    """V-106 is about addresses that are named. Here the release was heard, and its record is not gone yet."""
+    first = "83.118.168.0"  # what a new IPAM-API gives
+    who = Identity("gone", "namespace-of-others", "cluster-of-others")  # so that it is left alone
+    old = Record("others", who, "inet", parse_address(first), "default", "k", Terms(), uid="u")
+    await bare.secret("default", VALUE, namespace=SYSTEM)
+    await bare.client.create(kinds.CONFIG_MAP, body("records-old", SYSTEM, [old]))
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        assert address_of(await bare.create()) == f"{first}/32"
+
+
+@pytest.mark.parametrize(
+    ("marks", "for_named", "for_given"),
+    [
+        ({}, True, False),
+        ({"released": True, "retained_until": 200.0}, True, False),
+        ({"released": True, "retained_until": 50.0}, False, False),
+        ({"until": 200.0}, True, True),
+        ({"until": 50.0}, True, False),
+        ({"until": 200.0, "lived": True}, True, False),
+    ],
+)
+async def test_which_records_count_for_others(marks: Object, for_named: bool, for_given: bool) -> None:
+    who = Identity("s", "n", "c")
+    old = Record("n", who, "inet", parse_address("10.0.0.1"), "default", "k", Terms(), **marks)
+    assert counts(old, 100.0, given=False) is for_named
+    assert counts(old, 100.0, given=True) is for_given

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from berth.control.cache import Cache, key_of
 from berth.dialects.vitistack import fill, kinds, wish
-from berth.dialects.vitistack.filing import Records
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import Wish
 from berth.dialects.vitistack.words import No
@@ -45,7 +44,7 @@ class Neighbours:
         return "Bound" if self.addresses_of(service) else "Waiting"
 
     def depend_on_default(self) -> bool:
-        """Whether one of them was admitted with the default secret: what it lists was registered with that."""
+        """Whether one of them was admitted with the default secret: its addresses need that one."""
         return any(self._depends_on_default(service) for service in self._services)
 
     def _depends_on_default(self, service: Object) -> bool:
@@ -67,7 +66,7 @@ class Neighbours:
 
 
 def refuse_strangers(
-    service: Object, asked: Wish, namespace_id: str, neighbours: Neighbours, records: Records
+    service: Object, asked: Wish, namespace_id: str, neighbours: Neighbours, records: Collection[Record]
 ) -> None:
     """Every namespace holds the default secret, so it alone does not open what another one has."""
     if asked.secret != kinds.DEFAULT_SECRET:
@@ -80,7 +79,8 @@ def refuse_strangers(
             if other["metadata"]["namespace"] != namespace
             and meta.annotations(other).get(kinds.SECRET_NAME) == kinds.DEFAULT_SECRET
         }
-        keys |= {record.key for record in records.of_address(address) if _is_strange(record, namespace_id)}
+        strange = (record for record in records if _is_strange(record, namespace_id))
+        keys |= {record.key for record in strange if record.address == address}
         if keys and (not asked.key or keys != {asked.key}):
             raise No(
                 f"address {address} is used or retained in another namespace: with the default secret it can "

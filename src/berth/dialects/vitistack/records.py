@@ -57,6 +57,14 @@ class Record:
     def service(self) -> str:
         return f"{self.namespace}/{self.who.service_name}"
 
+    def is_over(self, now: float) -> bool:
+        """Nobody's any more: only to be cleared away."""
+        return self.released and self.retained_until <= now
+
+    def is_under_way(self, now: float) -> bool:
+        """Its Service may be stored any moment."""
+        return self.until > now and not self.released and not self.lived
+
     def owed_until(self, now: float) -> float:
         """How long the address is kept if the Service that asks for it now never comes to exist."""
         if self.released or (self.until and not self.lived):

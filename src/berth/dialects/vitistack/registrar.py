@@ -56,11 +56,11 @@ class Registrar:
             del self._given[next(iter(self._given))]
         return address
 
-    def has_just_given(self, record: Record) -> bool:
+    def has_just_given(self, who: Identity, address: Address) -> bool:
         """Whether this process asked for it in the Service's name: then a refusal is not to be expected.
         Asked once.
         """
-        return self._given.pop((record.who, record.address), False)
+        return self._given.pop((who, address), False)
 
     async def reserve(self, record: Record, secret: Secret) -> None:
         """A certain address, for a while."""

@@ -1,7 +1,8 @@
 """The controller's second half: a record whose Service no longer lists the address, or is gone.
 
 Released is only what a live read confirms: never on the word of a cache, never because somebody asked for
-deletion. Then the pool entry goes, unless another Service needs it, and the record last.
+deletion. The pool entry goes first, unless another Service needs it, and the record last, at once after the
+release: the IPAM-API may give the address to somebody else from then on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from berth.dialects.vitistack.inventory import Inventories
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import DAY_SECONDS, Record
 from berth.dialects.vitistack.wish import Terms, host
-from berth.errors import NotFound
+from berth.errors import KubeError, NotFound
 from berth.kube import meta
 from berth.store.secrets import Secret
 
@@ -116,10 +117,17 @@ class Releasing:
         return max(0.0, record.retained_until - now)
 
     async def _release(self, record: Record, terms: Terms, secrets: tuple[Secret, ...]) -> None:
+        """A pool that cannot be written does not keep the address back, only our record."""
+        failure = None
+        try:
+            if not self._is_needed(record):
+                await self._parts.pools.remove(record.zone, record.address, lambda: self._is_needed(record))
+        except KubeError as error:
+            failure = error
         if secrets:
             await self._parts.registrar.release(replace(record, terms=terms), secrets)
-        if not self._is_needed(record):
-            await self._parts.pools.remove(record.zone, record.address, lambda: self._is_needed(record))
+        if failure is not None:
+            raise failure
 
     def _without_secret(self, record: Record) -> float:
         self._tell(record, "Warning", "ReleasePending", "the secret it was registered with is gone")

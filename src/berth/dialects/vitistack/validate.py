@@ -47,6 +47,7 @@ class Case:
     user: User | None
     before: dict[str, str]  # annotations of the live Service; empty for one that becomes ours now
     until: float
+    given: frozenset[Address]  # chosen by the IPAM-API for this very request
     done: list[Undo] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -104,7 +105,8 @@ class Validation:
         asked = wish.read(annotations, name)
         who = await self._parts.places.identity(review.namespace, name)
         until = time.time() + self._parts.settings.vitistack_pending_seconds
-        case = Case(new, asked, who, review.user, before, until)
+        given = frozenset(one for one in asked.addresses if self._parts.registrar.has_just_given(who, one))
+        case = Case(new, asked, who, review.user, before, until, given)
         self._refuse_strangers(case)
         case.warnings = neighbours.warnings(new, asked, self._parts.neighbours)
         return case
@@ -121,8 +123,15 @@ class Validation:
             raise
 
     def _refuse_strangers(self, case: Case) -> None:
+        now = time.time()
+        claims = [
+            record
+            for address in case.asked.addresses
+            for record in self._parts.records.of_address(address)
+            if counts(record, now, given=address in case.given)
+        ]
         neighbours.refuse_strangers(
-            case.service, case.asked, case.who.namespace_id, self._parts.neighbours, self._parts.records
+            case.service, case.asked, case.who.namespace_id, self._parts.neighbours, claims
         )
 
     async def _settle(self, case: Case, address: Address) -> None:
@@ -153,7 +162,7 @@ class Validation:
             record = replace(record, retained_until=seen.owed_until(time.time()))
         olds = await self._parts.vault.kept(record.name) if seen is not None and seen.kept else ()
         before = await self._parts.records.put(record)
-        given = self._parts.registrar.has_just_given(record)
+        given = record.address in case.given
         case.done.append(lambda: self._leave(record, before, secret, pooled=given))
         if record.kept:
             await self._parts.vault.keep(record, secret, *olds)
@@ -295,6 +304,13 @@ async def _all(*work: Awaitable[None]) -> None:
     for found in await asyncio.gather(*work, return_exceptions=True):
         if found is not None:
             raise found
+
+
+def counts(record: Record, now: float, *, given: bool) -> bool:
+    """Whether it may keep others from its address. What the IPAM-API gives was free there, whatever is still
+    written here; only somebody who names it at this moment may not have been heard there yet.
+    """
+    return record.is_under_way(now) if given else not record.is_over(now)
 
 
 def _as_before(record: Record, before: dict[str, str]) -> Record:
