@@ -44,7 +44,7 @@ class VirtualBook:
     dialect = "vip"
     announces = True
     finalizer = kinds.IP_FINALIZER
-    guard_status = False
+    guard_status = True
     resource: Resource = kinds.VIRTUAL_IP
 
     def __init__(self, kept: Kept, register: Register, mappings: Shelf, objects: Cache) -> None:
@@ -94,6 +94,11 @@ class VirtualBook:
     async def withdraw(self, claim: Object) -> bool:
         await self._register.withdraw(owner(claim))
         return True
+
+    async def settle(self, vip: Object) -> None:
+        """A second operator may have stored another address for it, which it does not show."""
+        if (block := address_of(vip)) is not None:
+            await self._register.withdraw(owner(vip), (block,))
 
     def forget(self, ref: Ref) -> None:
         self._register.forget(ref, Owner(*ref).key)
@@ -161,6 +166,7 @@ class VirtualLife:
         return await self._expose(vip)
 
     async def _expose(self, vip: Object) -> Outcome:
+        await self._book.settle(vip)
         name = vip["spec"]["service"]
         if (vip.get("status") or {}).get("service") != name:
             told = {
