@@ -137,6 +137,19 @@ async def test_an_owner_struck_off_by_garbage_collection_is_remembered(world: Wo
     await world.gone(kinds.ADDRESS, "a-10-0-0-1")
 
 
+@pytest.mark.parametrize("capi", [False, True], ids=["metal3", "capi"])
+async def test_an_owner_struck_off_while_nobody_looked_is_missed_all_the_same(
+    world: World, capi: bool
+) -> None:
+    """The operator was away when the collector did it. The pool still owns what an operator made."""
+    made = await world.create(pool("pool", FORTY))
+    left = lost(1, capi=capi, owners=False)
+    left["metadata"]["ownerReferences"] = [meta.owner_reference(made)]
+    await world.create(left, address("foo", "10.0.0.2", "ext"))
+    await world.gone(CAPI_ADDRESS if capi else kinds.ADDRESS, "a-10-0-0-1")
+    assert not meta.is_deleting(await world.get(kinds.ADDRESS, "foo"))
+
+
 async def test_a_hand_made_object_with_our_finalizer_can_be_deleted(world: World) -> None:
     """Nothing stays Terminating because of us."""
     await world.create(pool("pool", FORTY), lost(1, owners=False))

@@ -6,10 +6,13 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from tests.support.metal3 import CAPI_ADDRESS, capi_address
+from tests.support.cluster import make_namespace
+from tests.support.metal3 import CAPI_ADDRESS, address, capi_address
+from tests.support.operator import admin, crds_of, install
 
 from berth.control.cache import Cache
 from berth.control.mirror import Kept, Watched
+from berth.devcluster import DevCluster
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import made_for
@@ -70,7 +73,7 @@ class Server:
     async def get(self, resource: object, name: str, namespace: str) -> Object:
         await self.open.wait()
         if name not in self.objects:
-            raise NotFound(404, name)
+            raise NotFound(404, name, details={"name": name})
         return self.objects[name]
 
 
@@ -143,3 +146,30 @@ async def test_an_object_of_another_provider_is_no_twin() -> None:
     server = Server(foreign)
     server.open.set()
     assert await look(twins(server)) is None
+
+
+async def test_no_twin_can_be_told_of_while_the_other_api_is_not_served() -> None:
+    """A 404 that names no object is about the kind: our object is shown to nobody then."""
+
+    class Unserved(Server):
+        async def get(self, resource: object, name: str, namespace: str) -> Object:
+            raise NotFound(404, "the server could not find the requested resource")
+
+    with pytest.raises(NotFound):
+        await look(twins(Unserved()))
+
+
+@pytest.mark.cluster
+async def test_what_was_taken_over_no_longer_says_when_it_was_made(cluster: DevCluster) -> None:
+    """The revision of that write is not its birth: whoever compares it with a twin's must step back."""
+    namespace = await make_namespace(cluster)
+    async with admin(cluster) as client:
+        await install(client, crds_of("metal3"))
+        owner = {"apiVersion": kinds.CLAIM.api_version, "kind": "IPClaim", "name": "c", "uid": "earlier"}
+        body = address("a-10-0-0-10", "10.0.0.10", "c", ownerReferences=[owner])
+        made = await client.create(kinds.ADDRESS, body, namespace)
+        assert born_at(made) > 0
+        leases = Leases(Native(), Kept(Watched((kinds.ADDRESS,)), Cache()), client, Twins(client))
+        taken = await leases.take_over(made, {"metadata": {"uid": "later"}})
+        assert made_for(Native(), taken) == "later"
+        assert born_at(await client.get(kinds.ADDRESS, "a-10-0-0-10", namespace)) == 0

@@ -281,7 +281,15 @@ class Book:
             return True
         if self.flavour.bound_name(claim) and self.leases.named_by(claim) is None:
             await self._confirm(claim)
-        return False
+        return self._is_from_elsewhere(claim) and await self.leases.relearn(claim)
+
+    def _is_from_elsewhere(self, claim: Object) -> bool:
+        """Held by our finalizer before it was ever answered, and we know nothing of it: it was moved here or
+        restored, without its status, and its address may be news to us. It must not get another one."""
+        if claim.get("status") or not meta.has_finalizer(claim, self.finalizer):
+            return False
+        open_pool = self.pools.get(self.flavour.pool_key(claim) or "")
+        return open_pool is not None and not open_pool.desk.space.leases_of(self.leases.key_of(claim))
 
     async def _confirm(self, claim: Object) -> None:
         found = await self.live(claim["metadata"]["namespace"], claim["metadata"]["name"])

@@ -3,7 +3,8 @@
 An address object whose claim is gone should not exist: the claim's finalizer holds the claim until its
 address is back. Upstream leaves some behind, and so does whoever removes finalizers by hand. Such an object
 goes after two sightings, at least the grace period apart, and a live read that finds no claim. One made by
-hand, for a claim that is still to come, has no owner to miss and is never collected.
+hand, for a claim that is still to come, has no owner and is never collected; one that an operator made is its
+pool's too, which tells them apart when garbage collection has struck off the claim.
 
 A mistake here would hand a used address to someone else. So if a pool seems to have lost many claims at
 once, more than a twentieth and more than ten, nothing of it is collected and an Event asks for a look:
@@ -107,7 +108,12 @@ class Janitor:
                 self._brake(pool, unasked)
                 unasked = []
             for suspect in (*told, *(one for one in unasked if meta.uid(one.record) in due)):
-                await self._collect(suspect)
+                try:
+                    await self._collect(suspect)
+                except KubeError as error:  # the others' turn does not wait for this one
+                    _log.warning(
+                        "not collected", address=suspect.record["metadata"]["name"], error=str(error)
+                    )
 
     async def _suspects(self) -> AsyncIterator[Suspect]:
         """From memory, so that a sweep over healthy pools costs no request."""
@@ -116,7 +122,8 @@ class Janitor:
                 if count % AT_A_STRETCH == 0:
                     await asyncio.sleep(0)  # claims do not wait for us
                 maker = made_for(book.flavour, record) or self._makers.get(meta.uid(record), "")
-                if (maker or meta.is_deleting(record)) and not book.returns.seems_used(record, maker):
+                told = bool(maker) or meta.is_deleting(record) or _was_made_by_an_operator(book, record)
+                if told and not book.returns.seems_used(record, maker):
                     yield Suspect(book, record, maker)
 
     def _due(self, suspects: list[Suspect]) -> set[str]:
@@ -158,6 +165,11 @@ class Janitor:
                 self._makers[meta.uid(new)] = maker
 
         return changed
+
+
+def _was_made_by_an_operator(book: Book, record: Object) -> bool:
+    is_held = meta.has_finalizer(record, book.flavour.address_finalizer)
+    return is_held and any(owner.get("kind") == "IPPool" for owner in meta.owners(record))
 
 
 def _pool_ref(key: str) -> Ref:

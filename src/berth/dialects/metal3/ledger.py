@@ -26,6 +26,7 @@ from berth.kube.client import Client
 from berth.kube.resource import Resource
 from berth.net import Block, parse_block
 
+TAKER = "berth-take-over"  # a second writer in `managedFields`: see born_at
 FEW = 4  # who looks for a twin while no more than this do so in the namespace asks by name
 
 Object = dict[str, Any]
@@ -75,6 +76,8 @@ class Leases:
         self.kept = kept
         self._client = client
         self._twins = twins
+        self._lists: Counter[str] = Counter()  # begun so far, by namespace
+        self._listing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def resource(self) -> Resource:
@@ -116,6 +119,18 @@ class Leases:
             # of the address is another history's, and the claim must not be moved because of it.
             raise Conflict(409, f"IPAddress {name} is older than the one we knew; looking again")
         return True
+
+    async def relearn(self, claim: Object) -> bool:
+        """Ask the server for the namespace's objects, once for all who ask meanwhile. True: one is the
+        claim's."""
+        namespace = claim["metadata"]["namespace"]
+        begun = self._lists[namespace]
+        async with self._listing[namespace]:
+            if self._lists[namespace] == begun:
+                self._lists[namespace] += 1
+                for record in (await self._client.list(self.resource, namespace)).items:
+                    self.kept.cache.observe(record)
+        return bool(self.of_claim(claim))
 
     async def commit(self, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:
         """The object that records the lease: the one that exists, or a new one. Raises Taken or StepBack."""
@@ -192,7 +207,7 @@ class Leases:
             {**one, "uid": meta.uid(claim)} if one["uid"] == maker else one for one in meta.owners(record)
         ]
         body = patch.guarded({"metadata": {"ownerReferences": owners}}, record)
-        taken = await self._client.patch(self.resource, name, body, namespace)
+        taken = await self._client.patch(self.resource, name, body, namespace, field_manager=TAKER)
         self.kept.cache.observe(taken)
         return taken
 
@@ -200,7 +215,9 @@ class Leases:
         """A live read, for when it is unknown whether a create took effect."""
         try:
             return await self._client.get(self.resource, name, namespace)
-        except NotFound:
+        except NotFound as error:
+            if not error.details.get("name"):
+                raise  # the kind itself is not served, so who has what cannot be told
             return None
 
     async def _create(self, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:

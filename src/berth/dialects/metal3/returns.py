@@ -27,6 +27,7 @@ class Returns:
         self._leases = book.leases
 
     async def withdraw(self, claim: Object) -> bool:
+        await self._leases.catch_up(claim)  # what it names may be news to us
         for record in self._leases.of_claim(claim):
             if await self._goes_with(record, claim):
                 await self._leases.collect(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,11 @@ import orjson
 from berth.kube import meta
 
 if TYPE_CHECKING:
+    from berth.dialects.metal3.ledger import Leases
     from berth.dialects.metal3.pools import OpenPool, Pools
 
 Object = dict[str, Any]
+CAPI = "IPAddressClaim"
 LARGEST_COUNT = 2**63 - 1
 # The API server refuses objects above 1.5 MiB. A pool with more allocations than fit here keeps serving; the
 # list then stops growing and says so. A long spec (pre-allocations) leaves less room, and counts twice, since
@@ -44,11 +47,22 @@ def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> 
 
 def _indexes(key: str, pools: Pools, room: int) -> tuple[dict[str, str], bool]:
     """Claim name → address. Where both APIs have a claim of one name, Metal3's keeps the bare name."""
+    indexes, complete = _as_many_as_fit(pools.addresses(key), room)
+    if complete:
+        return indexes, True
+    # Which of them fit must not depend on the order we heard of them: another operator shows the same.
+    ordered = sorted(
+        pools.addresses(key), key=lambda one: (one[0].flavour.kind == CAPI, one[1]["metadata"]["name"])
+    )
+    return _as_many_as_fit(ordered, room)
+
+
+def _as_many_as_fit(addresses: Iterable[tuple[Leases, Object]], room: int) -> tuple[dict[str, str], bool]:
     indexes: dict[str, str] = {}
     size = 0
-    for leases, address in pools.addresses(key):
+    for leases, address in addresses:
         name = leases.flavour.claim_of_address(address)
-        if name in indexes and leases.flavour.kind == "IPAddressClaim":
+        if name in indexes and leases.flavour.kind == CAPI:
             name = f"{name}.ipaddressclaim"
         size += len(name) + len(address["spec"]["address"]) + 6
         if size > room:
