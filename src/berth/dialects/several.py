@@ -61,7 +61,8 @@ class SeveralBook(ClaimBook, Protocol):
     def holds(self, claim: Object) -> tuple[Block, ...]: ...
     def refused(self, serve: Serve, refusal: Refusal) -> str: ...
     def status(self, claim: Object, blocks: tuple[Block, ...], why: str) -> Object: ...
-    async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None: ...
+    async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
+        """Give back what the claim holds beyond `keep`. Raises Conflict if it is no longer as it is here."""
 
 
 class SeveralLife(ClaimLife):
@@ -116,7 +117,7 @@ class SeveralLife(ClaimLife):
         self._line_up(claim, ref, noes)
         why = _words(noes)
         written = await self._write_status(claim, self._several.status(claim, blocks, why))
-        await self._several.settle(claim, blocks)
+        await self._several.settle(self._latest(claim, ref) if written else claim, blocks)
         if noes:
             self._say(claim, ref, self._several.failed, why)
         elif self._said.pop(ref, None) is not None or written:
@@ -139,16 +140,20 @@ class SeveralLife(ClaimLife):
         had = self._several.holds(claim)  # nothing was awaited since the decision
         self._line_up(claim, ref, noes)
         why = _words(noes)
-        await self._write_status(claim, self._several.status(claim, (), why))
+        written = await self._write_status(claim, self._several.status(claim, (), why))
         if set(self._several.holds(claim)) - set(had):
             return After(0.0)  # another operator is serving it: what that one took is not ours to give back
-        held = self._book.cache.get(ref.namespace, ref.name) or claim
+        held = self._latest(claim, ref) if written else claim
         await self._several.settle(held, ())
         await self._let_go(held)
         self._say(claim, ref, self._several.failed, why)
         for no in noes:
             self._metrics.decided(self._book.dialect, "refusal", no.reason)
         return DONE
+
+    def _latest(self, claim: Object, ref: Ref) -> Object:
+        """As our own write left it. Without one, what was decided holds for the claim as it was read."""
+        return self._book.cache.get(ref.namespace, ref.name) or claim
 
     def _line_up(self, claim: Object, ref: Ref, noes: tuple[No, ...]) -> None:
         for no in noes:

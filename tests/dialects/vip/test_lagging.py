@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from tests.dialects.vip.still import Still
-from tests.support.vip import World, without_operator
+from tests.support.vip import G, World, without_operator
 
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
 from berth.dialects.vip.migrate import State
 from berth.errors import Conflict
+from berth.kube import meta
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -21,6 +22,54 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 async def world(cluster: DevCluster) -> AsyncIterator[World]:
     async with without_operator(cluster) as world:
         yield world
+
+
+async def _served(world: World) -> Still:
+    """An operator that has served Service web."""
+    await world.group(*G)
+    await world.service("web")
+    operator = Still(world)
+    await operator.start()
+    await operator.work("Service", "web")
+    await operator.look(kinds.SERVICE, kinds.IP)
+    assert await world.ingress("web") == ("1.1.1.1",)
+    return operator
+
+
+async def test_a_service_that_moved_keeps_its_new_address(world: World) -> None:
+    """I1, I3: the IP objects are seen before the Service; one looks as if it had been deleted by hand."""
+    late, quick = await _served(world), Still(world)
+    await quick.start()
+    await world.edit("web", {"loadBalancerIP": "1.1.1.5"})
+    await quick.look(kinds.SERVICE)
+    await quick.work("Service", "web")
+    await world.edit("web", {"loadBalancerIP": None})
+    await late.look(kinds.IP)
+    with pytest.raises(Conflict):
+        await late.work("Service", "web")
+    assert "1.1.1.5" in await world.owned()
+    await late.work("Service", "web")
+    assert await world.ingress("web") == ("1.1.1.5",)
+    assert await world.owned() == {"1.1.1.5": f"{world.namespace}/web"}
+
+
+async def test_a_service_that_asks_again_keeps_what_it_got(world: World) -> None:
+    """I1: its type changed and changed back, and only the first of that is seen."""
+    late, quick = await _served(world), Still(world)
+    await world.edit("web", {"type": "ClusterIP"})
+    await late.look(kinds.SERVICE)
+    await quick.start()
+    await quick.work("Service", "web")
+    await world.edit("web", {"type": "LoadBalancer"})
+    await quick.look(kinds.SERVICE)
+    await quick.work("Service", "web")
+    await late.look(kinds.IP)
+    with pytest.raises(Conflict):
+        await late.work("Service", "web")
+    assert await world.owned() == {"1.1.1.1": f"{world.namespace}/web"}
+    await late.work("Service", "web")
+    assert await world.ingress("web") == ("1.1.1.1",)
+    assert meta.finalizers(await world.get("web")) == [kinds.SERVICE_FINALIZER]
 
 
 async def test_one_of_two_addresses_taken_for_a_virtual_ip_is_given_back(world: World) -> None:

@@ -6,7 +6,7 @@ the API server empties that when the type changes, and others write there too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,6 +49,10 @@ _log = log.get("berth.vip")
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _changed() -> Conflict:
+    return Conflict(409, "the Service changed meanwhile; looking again")
 
 
 class ServiceBook:
@@ -217,27 +221,46 @@ class ServiceBook:
             raise NotStored(text) from error
 
     async def withdraw(self, claim: Object) -> bool:
-        if not meta.is_deleting(claim) and not meta.has_finalizer(claim, self.finalizer):
+        records = await self._register.records_of(owner(claim))  # none that is made after the look below
+        if not meta.is_deleting(claim):
             await self._look_twice(claim)
-        await self._give_back(claim)
+        await self._give_back(claim, records)
         return True
 
     async def _look_twice(self, claim: Object) -> None:
-        """It owns an IP object but is not held by us: a migration may have begun which we do not see yet."""
+        """It is no LoadBalancer, as far as we know: it may be one again, or a migration may have begun."""
+        live = await self._live(claim)
+        if live is not None and (is_load_balancer(live) or self.is_migrating(live)):
+            raise _changed()
+
+    async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
+        if self.is_migrating(claim):
+            return  # one of them is still served by the VirtualIP's clone
+        records = await self._register.records_of(owner(claim), keep)
+        if records:
+            await self._look_again(claim)
+        await self._give_back(claim, records)
+
+    async def _look_again(self, claim: Object) -> None:
+        """What was decided about an earlier state of it gives nothing back: it may show that by now."""
+        live = await self._live(claim)
+        if live is not None and meta.resource_version(live) != meta.resource_version(claim):
+            raise _changed()
+
+    async def _live(self, claim: Object) -> Object | None:
+        """None: gone. Raises Conflict if there is another one of that name."""
         try:
             live = await self._client.get(self.resource, claim["metadata"]["name"], owner(claim).namespace)
         except NotFound:
-            return
+            return None
         self.cache.observe(live)
-        if is_load_balancer(live) or self.is_migrating(live):
-            raise Conflict(409, "the Service changed meanwhile; looking again")
+        if meta.uid(live) != meta.uid(claim):
+            raise _changed()
+        return live
 
-    async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
-        if not self.is_migrating(claim):  # else one of them is still served by the VirtualIP's clone
-            await self._give_back(claim, keep)
-
-    async def _give_back(self, claim: Object, keep: tuple[Block, ...] = ()) -> None:
-        await self._register.withdraw(owner(claim), keep)
+    async def _give_back(self, claim: Object, records: Iterable[Object]) -> None:
+        for record in records:
+            await self._register.ledger.discard(record)
         await self.clean_up(meta.ref(claim), meta.uid(claim))
 
     async def clean_up(self, ref: Ref, alive: str = "") -> None:

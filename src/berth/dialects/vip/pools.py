@@ -174,15 +174,23 @@ class Register:
         return tuple({block: None for desk in self._desks() for block in desk.space.leases_of(holder)})
 
     async def withdraw(self, owner: Owner, keep: tuple[Block, ...] = ()) -> None:
-        """Give back all that the owner holds but `keep`, also what was asked for and never answered."""
+        """Give back all that the owner holds but `keep`."""
+        for record in await self.records_of(owner, keep):
+            await self.ledger.discard(record)
+
+    async def records_of(self, owner: Owner, keep: tuple[Block, ...] = ()) -> list[Object]:
+        """The IP objects of all that the owner holds but `keep`, also of what was asked for and never
+        answered. What it holds in memory only is free."""
+        found = []
         for block in self.blocks_of(owner.key):
             if block in keep:
                 continue
             record = self.ledger.get(block) or await self.ledger.find(block)
             if record is not None and is_of(record, owner):
-                await self.ledger.discard(record)
+                found.append(record)
             elif record is None or holder_of(record) != owner.key:
                 self.free(block, owner.key)
+        return found
 
     def _drop_rumour(self, lease: Lease) -> None:
         """One address has one IP object: whoever was thought to have it without one has it not. That may be
