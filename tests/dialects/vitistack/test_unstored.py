@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Verdict, Write
 from tests.support.killing import serves
 from tests.support.operator import Operator, eventually
 from tests.support.vitistack import SYSTEM, VALUE, World, address_of, operating
@@ -104,3 +106,28 @@ async def test_which_records_count_for_others(marks: Object, for_named: bool, fo
     old = Record("n", who, "inet", parse_address("10.0.0.1"), "default", "k", Terms(), **marks)
     assert counts(old, 100.0, given=False) is for_named
     assert counts(old, 100.0, given=True) is for_given
+
+
+async def test_a_pool_write_whose_answer_is_lost_leaves_no_entry_behind(
+    cluster: DevCluster, bare: World, tmp_path: Path
+) -> None:
+    """T14: the Service is refused, and its record stays until the entry is gone."""
+
+    async def cut_pools(write: Write) -> Verdict:
+        return Cut() if "ipaddresspools" in write.path else Pass()
+
+    async with (
+        FaultProxy(cluster, tmp_path).running() as proxy,
+        operating(cluster, bare.api, kubeconfig=proxy.kubeconfig),
+    ):
+        await serves(bare)
+        proxy.plan = Plan(after=cut_pools)
+        named = bare.free_address()
+        await bare.refused(annotations={"addresses": named})
+        proxy.plan = Plan()
+        assert await bare.pooled(f"{named}/32")
+
+        async def is_undone() -> bool:
+            return not (await bare.pool() or await bare.records() or bare.api.addresses())
+
+        assert await eventually(is_undone, 60)

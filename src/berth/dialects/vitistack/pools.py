@@ -49,13 +49,17 @@ class Pools:
         if not missing:
             return
         self._wanted.setdefault(zone, set()).update(missing)
-        async with self._lock(zone):
-            if not self.missing(zone, missing):
-                return  # whoever held the lock before us has written ours with theirs
-            await self._crowd.gather(GATHER_SECONDS)
-            wanted = self._wanted.pop(zone, set())
-            if still := self.missing(zone, wanted | missing):
-                await self._change(zone, lambda entries: _with(entries, still))
+        try:
+            async with self._lock(zone):
+                if not self.missing(zone, missing):
+                    return  # whoever held the lock before us has written ours with theirs
+                await self._crowd.gather(GATHER_SECONDS)
+                wanted = self._wanted.pop(zone, set())
+                if still := self.missing(zone, wanted | missing):
+                    await self._change(zone, lambda entries: _with(entries, still))
+        finally:
+            # Whoever gives up waiting leaves no wish behind: nobody would take that entry away again.
+            self._wanted.get(zone, set()).difference_update(missing)
 
     async def remove(self, zone: str, address: Address, is_needed: Callable[[], bool]) -> None:
         """Takes its entry away, together with those of others who wait; asked once more before that."""

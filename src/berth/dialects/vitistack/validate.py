@@ -25,7 +25,7 @@ from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import is_down
 from berth.dialects.vitistack.wish import Wish
 from berth.dialects.vitistack.words import No
-from berth.errors import ApiDown, ApiError, ApiRefused, KubeError
+from berth.errors import ApiDown, ApiError, ApiRefused, KubeError, ServerError, Unreachable
 from berth.kube import meta
 from berth.leasing.holders import Identity
 from berth.net import Address
@@ -48,6 +48,7 @@ class Case:
     before: dict[str, str]  # annotations of the live Service; empty for one that becomes ours now
     until: float
     given: frozenset[Address]  # chosen by the IPAM-API for this very request
+    unsure: bool = False  # whether a pool has what we wrote into it
     done: list[Undo] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -114,7 +115,7 @@ class Validation:
     async def _confirmed(self, case: Case) -> None:
         try:
             await _all(*(self._settle(case, address) for address in case.asked.addresses))
-            await self._parts.pools.add(case.asked.zone, case.asked.addresses)
+            await self._pool(case, case.asked.addresses)
         except KubeError as error:
             await self._undo(case)
             raise words.said_by_server(error) from error
@@ -162,17 +163,23 @@ class Validation:
             record = replace(record, retained_until=seen.owed_until(time.time()))
         olds = await self._parts.vault.kept(record.name) if seen is not None and seen.kept else ()
         before = await self._parts.records.put(record)
-        given = record.address in case.given
-        case.done.append(lambda: self._leave(record, before, secret, pooled=given))
+        case.done.append(lambda: self._leave(case, record, before, secret))
         if record.kept:
             await self._parts.vault.keep(record, secret, *olds)
         # Another namespace may have named it at the same moment: now each can see the other's record.
         self._refuse_strangers(case)
         confirming = self._confirm(case, record, secret)
-        if given:
-            await _all(confirming, self._parts.pools.add(record.zone, (record.address,)))
+        if record.address in case.given:
+            await _all(confirming, self._pool(case, (record.address,)))
         else:
             await confirming
+
+    async def _pool(self, case: Case, addresses: tuple[Address, ...]) -> None:
+        try:
+            await self._parts.pools.add(case.asked.zone, addresses)
+        except (Unreachable, ServerError):
+            case.unsure = True
+            raise
 
     async def _confirm(self, case: Case, record: Record, secret: Secret) -> None:
         try:
@@ -186,7 +193,7 @@ class Validation:
         ip = str(record.address)
         _log.info("Validate IP-address succeeded!", name=case.name, namespace=case.namespace, ip=ip)
 
-    async def _leave(self, record: Record, before: Record | None, secret: Secret, *, pooled: bool) -> None:
+    async def _leave(self, case: Case, record: Record, before: Record | None, secret: Secret) -> None:
         """First at the IPAM-API: as long as it is not certain there, our record tells the controller."""
         if before is not None and not before.released:
             await self._turn_back(record, before)
@@ -200,14 +207,18 @@ class Validation:
         stored = self._parts.records.seen(record.name)
         if stored is None or stored.uid != record.uid:
             return
-        if pooled and not self._parts.pools.missing(record.zone, (record.address,)):
-            return  # it is in the pool meanwhile, and only the controller takes entries away
+        if self._may_be_pooled(case, record):
+            return  # and only the controller takes entries away
         if record.kept:
             await self._parts.vault.forget(record)
         if before is None:
             await self._parts.records.drop(stored)
         else:
             await self._parts.records.put(before)
+
+    def _may_be_pooled(self, case: Case, record: Record) -> bool:
+        is_there = not self._parts.pools.missing(record.zone, (record.address,))
+        return case.unsure or (is_there and record.address in case.given)
 
     async def _turn_back(self, record: Record, before: Record) -> None:
         """To a Service that went a moment ago, or that comes at the same time: the entry is its again."""

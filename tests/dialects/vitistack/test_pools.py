@@ -1,0 +1,59 @@
+"""MetalLB's pools: who waits is written with others, who gives up is not."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from berth.control.cache import Cache
+from berth.dialects.vitistack.crowd import Crowd
+from berth.dialects.vitistack.pools import Pools
+from berth.net import Address, Family
+
+Object = dict[str, Any]
+A, B, C = (Address(Family.V4, 0x0A000001 + number) for number in range(3))
+
+
+class Server:
+    """Keeps one pool; while the door is closed nothing is answered."""
+
+    def __init__(self) -> None:
+        self.pool: Object = {}
+        self.asked = asyncio.Event()
+        self.door = asyncio.Event()
+
+    async def create(self, resource: Any, body: Object) -> Object:
+        return await self._stored(body)
+
+    async def patch(self, resource: Any, name: str, body: Object, namespace: str) -> Object:
+        return await self._stored({**self.pool, "spec": body["spec"]})
+
+    async def _stored(self, body: Object) -> Object:
+        self.asked.set()
+        await self.door.wait()
+        version = int(self.pool.get("metadata", {}).get("resourceVersion", "0")) + 1
+        about = {**body["metadata"], "uid": "u", "resourceVersion": str(version)}
+        self.pool = {**body, "metadata": about}
+        return self.pool
+
+    @property
+    def listed(self) -> list[str]:
+        return list(self.pool["spec"]["addresses"])
+
+
+async def test_who_gives_up_waiting_leaves_no_entry_behind() -> None:
+    """Its record is undone in the end, and no later write may bring the address back."""
+    server: Any = Server()
+    kept: Any = SimpleNamespace(cache=Cache())
+    pools = Pools(server, kept, "metallb-system", Crowd())
+    writing = asyncio.create_task(pools.add("inet", (A,)))
+    await server.asked.wait()
+    waiting = asyncio.create_task(pools.add("inet", (B,)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    server.door.set()
+    await writing
+    await pools.add("inet", (C,))
+    assert server.listed == ["10.0.0.1/32", "10.0.0.3/32"]
