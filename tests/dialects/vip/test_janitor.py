@@ -14,9 +14,10 @@ from tests.support.vip import World
 from berth.control.cache import Cache
 from berth.control.mirror import Kept, Watched
 from berth.devcluster import DevCluster
-from berth.dialects.vip import kinds, ledger
+from berth.dialects.vip import kinds, ledger, promises
 from berth.dialects.vip.crds import crds
 from berth.dialects.vip.janitor import Janitor, Rules, owners
+from berth.dialects.vip.migrate import State
 from berth.dialects.vip.translate import Owner, ip_object
 from berth.kube import meta
 from berth.kube.resource import Resource
@@ -66,7 +67,7 @@ async def scene(cluster: DevCluster, request: pytest.FixtureRequest) -> AsyncIte
 
 
 def _kept(resource: Resource) -> Kept:
-    indexes = ledger.indexes() if resource is kinds.IP else {}
+    indexes = {kinds.IP: ledger.indexes(), kinds.VIRTUAL_IP: promises.indexes()}.get(resource, {})
     return Kept(Watched((resource,), indexes), Cache(indexes), resource)
 
 
@@ -102,6 +103,24 @@ async def test_a_virtual_ips_address_is_judged_by_the_virtual_ip(scene: Scene) -
     await scene.world.ip("5.5.5.5", "gsm", "vip", kinds.MAPPING_LABEL)
     await scene.sweep(0)
     assert await scene.sweep(90) == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made again"])
+async def test_an_address_that_a_clone_still_serves_stays(scene: Scene, again: bool) -> None:
+    """I1: its Service was deleted while the migration was held."""
+    world = scene.world
+    await world.vip("vip", "web", annotations={kinds.MIGRATE: ""}, finalizers=[kinds.CLONE_FINALIZER])
+    status = {"status": {"ip": "5.5.5.5", "service": "web", "state": State.CONVERTING}}
+    await world.client.patch(kinds.VIRTUAL_IP, "vip", status, world.namespace, subresource="status")
+    if again:
+        await world.service("web", "ClusterIP")
+    earlier = Owner("Service", world.namespace, "web", "of-an-earlier-one")
+    await world.client.create(kinds.IP, ip_object(parse_block("5.5.5.5"), kinds.GROUP_LABEL, "g", earlier))
+    await scene.sweep(0)
+    assert await scene.sweep(90) == 0
+    await world.client.patch(kinds.VIRTUAL_IP, "vip", {"metadata": {"finalizers": None}}, world.namespace)
+    await scene.sweep(100)
+    assert await scene.sweep(200) == 1
 
 
 async def test_an_object_without_an_owner_is_nobodys_to_judge(scene: Scene) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from tests.dialects.vip.still import Still
+from tests.support.operator import gone
 from tests.support.vip import G, World, without_operator
 
 from berth.devcluster import DevCluster
@@ -16,6 +17,7 @@ from berth.errors import Conflict
 from berth.kube import meta
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
+ADDRESS = "5.5.5.1"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -70,6 +72,81 @@ async def test_a_service_that_asks_again_keeps_what_it_got(world: World) -> None
     await late.work("Service", "web")
     assert await world.ingress("web") == ("1.1.1.1",)
     assert meta.finalizers(await world.get("web")) == [kinds.SERVICE_FINALIZER]
+
+
+async def _valid(world: World) -> tuple[Still, Still]:
+    """Two operators that know of a Valid VirtualIP of Service web."""
+    await world.mapping("gsm-a", "5.5.5.1/32")
+    await world.group("new", "5.5.5.0/24")
+    await world.service("web", "ClusterIP")
+    await world.vip("vip", "web")
+    quick, late = Still(world), Still(world)
+    await quick.start()
+    for _ in range(2):
+        await quick.work("VirtualIP", "vip")
+    await world.vip_state("vip", State.VALID)
+    await late.start()
+    return quick, late
+
+
+async def _reassociate(world: World, operator: Still) -> None:
+    """The Service is locked, and the IP object is its own."""
+    await _annotate(world)
+    await operator.look(kinds.VIRTUAL_IP)
+    for _ in range(3):
+        await operator.work("VirtualIP", "vip")
+    await world.vip_state("vip", State.CLEANING)
+    assert await world.owned() == {ADDRESS: f"{world.namespace}/web"}
+
+
+async def _annotate(world: World) -> None:
+    change = {"metadata": {"annotations": {kinds.MIGRATE: ""}}}
+    await world.client.patch(kinds.VIRTUAL_IP, "vip", change, world.namespace)
+
+
+async def test_a_migration_that_is_not_seen_yet_keeps_its_address(world: World) -> None:
+    """I1: the Service owns an IP object without being a LoadBalancer, and its clone serves the address."""
+    quick, late = await _valid(world)
+    await _reassociate(world, quick)
+    await late.look(kinds.SERVICE, kinds.IP)
+    with pytest.raises(Conflict):
+        await late.work("Service", "web")
+    await late.work("Service", "web")
+    assert await world.owned() == {ADDRESS: f"{world.namespace}/web"}
+
+
+async def test_a_migration_that_is_not_seen_yet_outlives_its_service(world: World) -> None:
+    """I1: the Service is gone; the clone still serves the address."""
+    quick, late = await _valid(world)
+    await _reassociate(world, quick)
+    await late.look(kinds.IP)
+    await world.delete("web")
+    await late.look(kinds.SERVICE)
+    await late.work("Service", "web")
+    assert await world.owned() == {ADDRESS: f"{world.namespace}/web"}
+
+
+async def test_a_service_deleted_before_its_clone_leaves_the_address_to_the_clone(world: World) -> None:
+    """I1: converted and served already, and the clone is not gone yet."""
+    quick, _ = await _valid(world)
+    await _reassociate(world, quick)
+    for _ in range(2):
+        await quick.work("VirtualIP", "vip")
+    await world.vip_state("vip", State.ASSIGNING)
+    await quick.work("Service", "web")
+    assert await world.ingress("web") == (ADDRESS,)
+    await world.client.delete(kinds.SERVICE, "web", world.namespace)
+    await quick.look(kinds.SERVICE)
+    await quick.work("Service", "web")
+    await gone(world.client, kinds.SERVICE, "web", world.namespace)
+    await quick.work("Service", "web")
+    assert await world.owned() == {ADDRESS: f"{world.namespace}/web"}
+    await world.client.delete(kinds.VIRTUAL_IP, "vip", world.namespace)
+    await quick.look(kinds.VIRTUAL_IP)
+    await quick.work("VirtualIP", "vip")
+    await gone(world.client, kinds.VIRTUAL_IP, "vip", world.namespace)
+    await quick.work("Service", "web")
+    assert await world.owned() == {}
 
 
 async def test_one_of_two_addresses_taken_for_a_virtual_ip_is_given_back(world: World) -> None:

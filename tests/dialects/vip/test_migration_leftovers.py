@@ -16,7 +16,7 @@ from tests.support.vip import World, without_operator
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds
 from berth.dialects.vip.clone import new_clone
-from berth.dialects.vip.migrate import State
+from berth.dialects.vip.migrate import NOT_CONVERTED, State
 from berth.kube import meta
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -125,3 +125,39 @@ async def test_a_virtual_ip_deleted_before_goes_with_its_address(
         service = await world.get("web")
         assert service["spec"]["type"] == "ClusterIP"
         assert kinds.MIGRATING not in meta.annotations(service)
+
+
+async def test_a_service_deleted_while_its_migration_is_held_keeps_its_address_for_the_next_one(
+    cluster: DevCluster, world: World
+) -> None:
+    """I1: the clone serves the address all the time, so nobody else may have it."""
+    await _half_done(world, State.CONVERTING, handed_over=True, locked=True)
+    await world.delete("web")
+    await world.service("web", "ClusterIP", clusterIP="None", annotations={kinds.MIGRATING: "vip"})
+    async with running(cluster, crds=(), dialects=("vip",)):
+        await world.vip_state("vip", State.CONVERTING, NOT_CONVERTED)
+        await world.service("other", loadBalancerIP=ADDRESS)
+        await world.pending("other", "failed to allocate specific ip: the requested ip is not available")
+        await world.delete("web")
+        await world.vip_state("vip", State.CONVERTING, "could not get the service to be exposed")
+        await world.service("web", "ClusterIP")
+        await world.vip_state("vip", State.MIGRATED)
+        await _all_is_well(world)
+        assert await world.ingress("other") == ()
+
+
+@pytest.mark.parametrize("state", [State.CONVERTING, State.ASSIGNING])
+async def test_an_address_that_became_another_s_is_not_given_to_the_service(
+    cluster: DevCluster, world: World, state: State
+) -> None:
+    """I1: the IP object decides, not the state that was reached."""
+    await _half_done(world, state, handed_over=False, locked=True)
+    about = {"metadata": {"annotations": {kinds.OWNER: f"{world.namespace}/other"}}}
+    await world.client.patch(kinds.IP, ADDRESS, about)
+    if state == State.ASSIGNING:
+        await world.edit("web", {"type": "LoadBalancer", "loadBalancerIP": ADDRESS})
+    async with running(cluster, crds=(), dialects=("vip",)):
+        held = "could not get IP object" if state == State.CONVERTING else ""
+        await world.vip_state("vip", State.REASSOCIATING, held)
+        assert await world.ingress("web") == ()
+        assert await world.owned() == {ADDRESS: f"{world.namespace}/other"}

@@ -6,7 +6,7 @@ the API server empties that when the type changes, and others write there too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from berth.dialects.several import Several
 from berth.dialects.vip import kinds, words
 from berth.dialects.vip.ledger import is_of
 from berth.dialects.vip.pools import Register, Shelf
+from berth.dialects.vip.promises import Promises
 from berth.dialects.vip.translate import (
     BadWish,
     Owner,
@@ -62,7 +63,7 @@ class ServiceBook:
     guard_status = True
     failed = kinds.FAILED
     resource: Resource = kinds.SERVICE
-    is_migrating: Callable[[Object], bool]  # a VirtualIP is being turned into this Service
+    promises: Promises
 
     def __init__(
         self, kept: Kept, register: Register, groups: Shelf, client: Client, classes: tuple[str, ...]
@@ -111,7 +112,12 @@ class ServiceBook:
     def _other_type(self, service: Object) -> Stance:
         # Taken in memory counts too: the finalizer's write may have failed before the type changed.
         has_any = self._has_traces(service) or self._register.blocks_of(owner(service).key)
-        return Release() if has_any and not self.is_migrating(service) else Leave()
+        return Release() if has_any and not self._is_migrating(service) else Leave()
+
+    def _is_migrating(self, service: Object) -> bool:
+        """Locked for a VirtualIP; or made again since, and what that one promised waits for it."""
+        promised = self.promises.blocks(meta.ref(service))
+        return self.promises.is_locked(service) or bool(promised & self._owned(service))
 
     def _asking(self, service: Object) -> Stance:
         key = owner(service).key
@@ -230,11 +236,11 @@ class ServiceBook:
     async def _look_twice(self, claim: Object) -> None:
         """It is no LoadBalancer, as far as we know: it may be one again, or a migration may have begun."""
         live = await self._live(claim)
-        if live is not None and (is_load_balancer(live) or self.is_migrating(live)):
+        if live is not None and (is_load_balancer(live) or await self.promises.is_locked_now(live)):
             raise _changed()
 
     async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
-        if self.is_migrating(claim):
+        if self._is_migrating(claim):
             return  # one of them is still served by the VirtualIP's clone
         records = await self._register.records_of(owner(claim), keep)
         if records:
@@ -260,7 +266,7 @@ class ServiceBook:
 
     async def _give_back(self, claim: Object, records: Iterable[Object]) -> None:
         for record in records:
-            await self._register.ledger.discard(record)
+            await self._discard(meta.ref(claim), record)
         await self.clean_up(meta.ref(claim), meta.uid(claim))
 
     async def clean_up(self, ref: Ref, alive: str = "") -> None:
@@ -273,7 +279,15 @@ class ServiceBook:
             uid = (owner_of(record) or Owner(*ref)).uid
             if uid not in ("", alive) and not await self._lives(ref, uid):
                 _log.info("the Service is gone, its address goes too", ip=record["metadata"]["name"])
-                await self._register.ledger.discard(record)
+                await self._discard(ref, record)
+
+    async def _discard(self, ref: Ref, record: Object) -> None:
+        """Unless a clone still serves the address: the end of that migration wakes the Service again."""
+        block = block_of(record)
+        if block is not None and await self.promises.is_promised(ref, block):
+            _log.info("a clone serves the address, so it stays", ip=record["metadata"]["name"])
+        else:
+            await self._register.ledger.discard(record)
 
     async def _lives(self, ref: Ref, uid: str) -> bool:
         try:

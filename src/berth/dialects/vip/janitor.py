@@ -1,6 +1,7 @@
 """Gives back what nobody owns: IP objects whose Service or VirtualIP is gone for good.
 
 That happens when someone takes our finalizer away by force; a new object of the same name is not the owner.
+What a clone still serves stays until that migration has ended.
 Caches only raise a suspicion; an address is given back after two sightings, a grace between them, and live
 reads of both objects. A sweep that would take many at once, of one pool or of all, is no clean-up but a
 mistake somewhere: it stops, says so, and waits for a person.
@@ -19,6 +20,7 @@ from berth import log
 from berth.control.mirror import Kept
 from berth.dialects.vip import kinds
 from berth.dialects.vip.ledger import Ledger, is_of
+from berth.dialects.vip.promises import Promises
 from berth.dialects.vip.translate import Owner, block_of, owner, owner_of, shown
 from berth.dialects.vip.virtual import address_of
 from berth.errors import KubeError, NotFound
@@ -49,6 +51,7 @@ class Janitor:
         self._ledger = ledger
         self._owners = owners
         self._client = client
+        self._promises = Promises(owners[kinds.VIRTUAL_IP.kind], client)
         self._rules = rules or Rules()
         self._clock = clock
         self._suspected_at: dict[str, float] = {}  # by the UID of the IP object
@@ -92,11 +95,15 @@ class Janitor:
         kept = self._owners.get(had_by.kind) if had_by is not None else None
         if had_by is None or kept is None or kept.resource is None or meta.is_deleting(record):
             return False  # nobody's, or of a kind this server does not serve now: not ours to judge
-        return not _is_kept_by(kept.cache.get(had_by.namespace, had_by.name), record)
+        if _is_kept_by(kept.cache.get(had_by.namespace, had_by.name), record):
+            return False
+        return block_of(record) not in self._promises.blocks(had_by.ref)
 
     async def _give_back(self, suspect: Object) -> bool:
         block, had_by = block_of(suspect), owner_of(suspect)
         if block is None or had_by is None or _is_kept_by(await self._live(had_by), suspect):
+            return False
+        if await self._promises.is_promised(had_by.ref, block):
             return False
         record = await self._ledger.find(block)
         if record is None or owner_of(record) != had_by:

@@ -21,7 +21,7 @@ from typing import Any
 from berth import log
 from berth.control.outcome import DONE, Outcome
 from berth.dialects.vip import kinds, words
-from berth.dialects.vip.ledger import Ledger
+from berth.dialects.vip.ledger import Ledger, is_of
 from berth.dialects.vip.objects import Objects
 from berth.dialects.vip.pools import Shelf
 from berth.dialects.vip.translate import (
@@ -68,6 +68,10 @@ class Held(Exception):
     """The stage cannot be done now; the text says why."""
 
 
+class Lost(Held):
+    """The IP object is not the Service's (any more): it changes hands once again."""
+
+
 def state_of(vip: Object) -> str:
     return str((vip.get("status") or {}).get("state", ""))
 
@@ -108,6 +112,9 @@ class Migration:
             if state == State.ASSIGNING:
                 await self._conclude(vip)
                 return DONE
+        except Lost:
+            await self._objects.write_status(vip, {"state": State.REASSOCIATING, "message": ONGOING})
+            return DONE
         except Held as held:
             await self._objects.write_status(vip, {"message": str(held)})
             return DONE
@@ -161,7 +168,7 @@ class Migration:
         return await self._objects.let_go(vip, kinds.IP_FINALIZER)
 
     async def _convert(self, vip: Object) -> Object:
-        service, block = await self._service(vip), _block(vip)
+        service, block = await self._owning_service(vip), _block(vip)
         _check_wishes(service, block)
         if is_load_balancer(service) and _is_for(service, block):
             return vip
@@ -175,7 +182,7 @@ class Migration:
         return vip
 
     async def _assign(self, vip: Object) -> Object:
-        service, block = await self._service(vip), _block(vip)
+        service, block = await self._owning_service(vip), _block(vip)
         if block not in shown(service):
             others = tuple(other for other in shown(service) if other.family is not block.family)
             status = {"loadBalancer": with_ingress(service, (block, *others))["loadBalancer"]}
@@ -205,11 +212,7 @@ class Migration:
 
     async def _conclude(self, vip: Object) -> None:
         """Only what is seen to hold is reported."""
-        service, block = await self._service(vip), _block(vip)
-        record = await self._ledger.find(block)
-        if record is None or holder_of(record) != owner(service).key:
-            await self._objects.write_status(vip, {"state": State.REASSOCIATING, "message": ONGOING})
-            return
+        service, block = await self._owning_service(vip), _block(vip)
         if why := await self._missing(vip, service, block):
             await self._objects.write_status(vip, {"message": why})
             return
@@ -232,11 +235,8 @@ class Migration:
         if state_of(vip) not in STAGES:
             return False
         try:
-            service = await self._service(vip)
+            service = await self._owning_service(vip)
         except Held:
-            return False
-        record = await self._ledger.find(_block(vip))
-        if record is None or holder_of(record) != owner(service).key:
             return False
         return self._is_locked(vip, service) or self._is_mine(vip, service)
 
@@ -268,6 +268,13 @@ class Migration:
             return await self._objects.live_service(vip["metadata"]["namespace"], name)
         except NotFound as error:
             raise Held(f"could not get the service to be exposed: {error}") from error
+
+    async def _owning_service(self, vip: Object) -> Object:
+        service, block = await self._service(vip), _block(vip)
+        record = await self._ledger.find(block)
+        if record is None or not is_of(record, owner(service)):
+            raise Lost(f"the IP object of {block.address} is not the service's")
+        return service
 
     async def _edit(self, service: Object, change: Object, subresource: str = "") -> Object:
         return await self._objects.patch_service(service, change, subresource)

@@ -18,7 +18,7 @@ from berth.control.controller import Controller
 from berth.control.mirror import Watched
 from berth.dialects.shape import Built, Kit
 from berth.dialects.tally import Tally
-from berth.dialects.vip import admit, kinds, ledger
+from berth.dialects.vip import admit, kinds, ledger, promises
 from berth.dialects.vip.book import ServiceBook
 from berth.dialects.vip.groups import GroupLife
 from berth.dialects.vip.janitor import Janitor, owners
@@ -47,7 +47,7 @@ class _Wiring:
         self._group_kept = kit.keep(Watched((kinds.IPGROUP,)))
         self._ip_kept = kit.keep(Watched((kinds.IP,), ledger.indexes()))
         self._services = kit.keep(Watched((kinds.SERVICE,)))
-        self._vip_kept = kit.keep(Watched((kinds.VIRTUAL_IP,), {"service": _services_of}, optional=True))
+        self._vip_kept = kit.keep(Watched((kinds.VIRTUAL_IP,), promises.indexes(), optional=True))
         self._mapping_kept = kit.keep(Watched((kinds.MAPPING,), optional=True))
         self._groups = Shelf(kinds.GROUP_LABEL, self._wake)
         self._mappings = Shelf(kinds.MAPPING_LABEL, self._wake)
@@ -79,7 +79,7 @@ class _Wiring:
         kit = self._kit
         classes = kit.settings.vip_classes
         self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
-        self._book.is_migrating = self._is_migrating
+        self._book.promises = promises.Promises(self._vip_kept, kit.client)
         life = ServiceLife(self._book, kit)
         return Controller("vip.service", life.reconcile, kit.metrics, at_once=kit.settings.at_once)
 
@@ -180,7 +180,7 @@ class _Wiring:
         self._wake(meta.ref(vip))
         if new is None or meta.is_deleting(new) or (old is not None and state_of(old) != state_of(new)):
             # A rival may go on, and its Service may be free of a lock.
-            for name in _services_of(vip):
+            for name in promises.services_of(vip):
                 self._wake_all(self._vip_kept.cache.by("service", name))
                 self._wake(Ref("Service", *name.split("/", 1)))
 
@@ -219,21 +219,11 @@ class _Wiring:
         obj = cache.get(namespace, name)
         return meta.ref(obj) if obj is not None and shows(obj, block) else None
 
-    def _is_migrating(self, service: Object) -> bool:
-        name = meta.annotations(service).get(kinds.MIGRATING)
-        vip = self._vip_kept.cache.get(service["metadata"]["namespace"], name) if name else None
-        return vip is not None and state_of(vip) in STAGES
-
 
 def _differs(old: Object | None, new: Object | None) -> bool:
     if old is None or new is None:
         return True
     return bool(old.get("spec") != new.get("spec") or meta.is_deleting(old) != meta.is_deleting(new))
-
-
-def _services_of(vip: Object) -> tuple[str, ...]:
-    names = {str((vip.get(part) or {}).get("service") or "") for part in ("spec", "status")}
-    return tuple(f"{vip['metadata']['namespace']}/{name}" for name in sorted(names) if name)
 
 
 def _name(obj: Object) -> str:
