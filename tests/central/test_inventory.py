@@ -150,6 +150,19 @@ async def test_v197_a_living_operator_takes_back_what_ror_marked(world: World) -
     assert not (await world.entries(A))["a"].active
 
 
+async def test_v197_last_words_take_nothing_back(world: World) -> None:
+    """Its cluster is torn down: ROR said so, and the operator ends in order."""
+    await world.post("a", address=A)
+    await world.post("b", address=B)
+    await report(world, 1, listed("a", A), listed("b", B), listed("c", C))
+    await release_cluster(world.ledger.engine, Order(CLUSTER, "ror", grace_ms=24 * 3600 * 1000))
+    reply = await report(world, 2, listed("a", A), listed("b", B), listed("c", C), leaving=True)
+    assert reply.body["counted"]
+    assert not (await world.entries(A))["a"].active
+    assert addresses(reply, "missing") == [C]
+    assert not reply.body["adopted"]
+
+
 async def test_a_fault_in_a_report_is_named(world: World) -> None:
     good = {"cluster_id": CLUSTER, "epoch": "one", "sequence": 1, "addresses": []}
     assert (await world.send("POST", "/v2/inventory", good)).status == 200

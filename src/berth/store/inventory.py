@@ -6,7 +6,8 @@
 
 Nothing is ever released here. A report may keep alive what ROR said was gone, but not what the holder itself
 gave back: the report may have been on its way when that happened. For the same reason one report alone
-adopts nothing.
+adopts nothing, and an operator's last words change nothing at all: they repeat an earlier list, and it may
+be leaving because its cluster is taken down.
 """
 
 from __future__ import annotations
@@ -95,9 +96,10 @@ async def compare(ledger: Ledger, beat: Beat, listed: Sequence[Register], *, tru
     result = Compared(conflict=picture.conflict)
     result.counted = trusted or picture.opened or not own
     confirmed = await _heard(ledger, beat, picture.absent, result) if result.counted else frozenset()
-    adopting = [wish for wish in picture.absent if _mark(wish) in confirmed and not result.frozen]
+    acts = result.counted and not beat.leaving
+    adopting = [wish for wish in picture.absent if _mark(wish) in confirmed and acts and not result.frozen]
     refused = await _submit(ledger, adopting, result) if adopting else {}
-    if result.counted and picture.recall:
+    if acts and picture.recall:
         await asyncio.gather(*(ledger.submit(wish) for wish in picture.recall))
     done = {(one.address, one.who) for one in result.adopted}
     result.missing = [
