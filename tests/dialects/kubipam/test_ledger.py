@@ -13,7 +13,7 @@ from tests.support import virtual
 from berth.control.cache import Cache
 from berth.dialects.claim import NotStored
 from berth.dialects.kubipam.kinds import RANGE
-from berth.dialects.kubipam.ledger import Ledger, Lost
+from berth.dialects.kubipam.ledger import Ledger, Lost, Pruned
 from berth.dialects.kubipam.page import Draft, Page
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.errors import Conflict
@@ -134,5 +134,51 @@ def test_a_page_is_written_only_over_the_one_it_was_made_from() -> None:
             await scene.grant("a", "10.0.0.0/32")
         await scene.grant("a", "10.0.0.1/32")
         assert scene.taken == ["10.0.0.0-10.0.0.1"]
+
+    virtual.run(main())
+
+
+def test_of_one_version_the_servers_own_word_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CRD was just applied, and the watch still tells what the one before lets through, faster than we are
+    answered. Nobody tells that version again."""
+
+    async def main() -> None:
+        scene = Scene()
+        store = scene.server.patch
+
+        def stored(*args: Any) -> dict[str, Any]:
+            answer = store(*args)
+            scene.cache.apply("MODIFIED", {**answer, "status": {}})
+            return answer
+
+        monkeypatch.setattr(scene.server, "patch", stored)
+        await scene.begin()
+        monkeypatch.setattr(scene.server, "patch", store)
+        await scene.grant("a", "10.0.0.0/32")
+        assert scene.taken == ["10.0.0.0"]
+
+    virtual.run(main())
+
+
+def test_a_page_that_is_not_kept_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CRD is an older one: the answer is no error, and lacks the page. Until it is another one."""
+
+    async def main() -> None:
+        scene = Scene()
+        store = scene.server.patch
+        monkeypatch.setattr(scene.server, "patch", lambda *args: scene.server.find(RANGE, "p"))
+        for _ in range(2):
+            with pytest.raises(Pruned, match="kubectl apply"):
+                await scene.begin()
+            assert scene.ledger.fault is not None
+            assert scene.ledger.page is None
+        with pytest.raises(Conflict):
+            await scene.grant("a", "10.0.0.0/32")
+        monkeypatch.setattr(scene.server, "patch", store)
+        await scene.ledger.flush()
+        assert scene.ledger.fault is None
+        await scene.begin()
+        await scene.grant("a", "10.0.0.0/32")
+        assert scene.taken == ["10.0.0.0"]
 
     virtual.run(main())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.support.kubipam import World
-from tests.support.operator import admin, install, running
+from tests.support.operator import CRD, admin, eventually, install, running
 
 from berth.devcluster import DevCluster
 from berth.dialects.kubipam.crds import crds
 from berth.dialects.kubipam.kinds import BUSY, FINALIZER, INVALID, RANGE, READY, REQUEST, ROUND_ROBIN
+from berth.dialects.kubipam.ledger import PRUNED
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -206,3 +209,63 @@ async def test_a_record_that_was_wiped_is_made_anew(cluster: DevCluster, namespa
         await set_status(world, RANGE, "p", taken=None, pending=None, released=None)
         await world.range_becomes(taken=["10.0.0.0-10.0.0.1"])
         assert await world.grants([32], start=2) == "10.0.0.2/32"
+
+
+# A CRD that does not know the record
+
+UPSTREAMS = ("taken", "pending", "released", "edition")  # what its CRD lacks
+OLDER = ("edition",)
+
+
+@asynccontextmanager
+async def crd_without(world: World, fields: tuple[str, ...]) -> AsyncIterator[None]:
+    """The range's CRD drops these fields of a status; in the end it is whole again."""
+    whole = next(crd for crd in crds() if crd["spec"]["names"]["kind"] == RANGE.kind)
+    older = deepcopy(whole)
+    for field in fields:
+        del _status_fields(older)[field]
+    await world.range("10.9.9.0/29", name="probe")
+    try:
+        await apply(world, older)
+        await eventually(partial(_keeps, world, "edition", False))
+        yield
+    finally:
+        await apply(world, whole)
+        await eventually(partial(_keeps, world, "edition", True))
+
+
+async def apply(world: World, crd: dict[str, Any]) -> None:
+    await world.client.patch(CRD, crd["metadata"]["name"], {"spec": crd["spec"]})
+
+
+def _status_fields(crd: dict[str, Any]) -> dict[str, Any]:
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    found: dict[str, Any] = schema["properties"]["status"]["properties"]
+    return found
+
+
+async def _keeps(world: World, field: str, kept: bool) -> bool:
+    await set_status(world, RANGE, "probe", **{field: "x"})
+    status = (await world.get_range("probe")).get("status") or {}
+    return (field in status) is kept
+
+
+@pytest.mark.parametrize("fields", [UPSTREAMS, OLDER])
+async def test_a_crd_that_drops_the_record_is_told_and_nothing_is_granted(
+    cluster: DevCluster, namespace: str, fields: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Helm leaves a CRD alone that is there already. When Berth's is applied everyone is served."""
+    monkeypatch.setattr("berth.dialects.kubipam.life.CRD_SECONDS", 0.5)
+    async with running(cluster, crds=crds(), dialects=("kubipam",), namespace=namespace) as operator:
+        world = World(operator.client, namespace)
+        async with crd_without(world, fields):
+            await world.range("10.0.0.0/29")
+            await world.ask("r")
+            await world.range_becomes(state=INVALID, message=PRUNED)
+            await world.refused("r", INVALID, f"IPAMRange {namespace}/p not valid: {PRUNED}")
+            await world.ask("gone")
+            await world.release("gone")
+        await world.becomes("r", state=READY, cidr="10.0.0.0/32", message=None)
+        await world.range_becomes(state=READY, message=None, taken=["10.0.0.0"])
+        assert await world.granted("next") == "10.0.0.1/32"
+        await world.range_becomes("probe", state=READY, message=None, taken=[])

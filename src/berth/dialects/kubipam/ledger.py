@@ -16,6 +16,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +42,10 @@ CROWD = 8
 LONGEST_PAUSE_SECONDS = 1.0
 # The API server refuses objects above 1.5 MiB. Only a range in very many pieces gets there.
 LARGEST_PAGE = 1_000_000
+PRUNED = (
+    "the cluster's CRD of IPAMRange is an older one and drops the record of what is taken; apply Berth's: "
+    "berth manifests crds --dialects kubipam | kubectl apply --server-side --force-conflicts -f -"
+)
 
 
 class Lost(Exception):
@@ -49,6 +54,10 @@ class Lost(Exception):
 
 class Stale(Exception):
     """The page has changed since the caller looked at what it was going to do; look again."""
+
+
+class Pruned(Conflict):
+    """The API server did not keep the page it was sent."""
 
 
 class Facts(Protocol):
@@ -83,11 +92,13 @@ class Ledger:
         self._facts = facts
         self._reader = reader
         self.page: Page | None = None
-        self.fault: str | None = None  # the page is there and cannot be read
+        self.is_pruned = False  # the API server drops what its CRD does not know: no page can be kept
         self.version = ""
         self.epoch = 0  # grows with everything that others wrote
         self.goes_round = False
         self.family = Family.V4
+        self._unreadable: str | None = None
+        self._told: Object | None = None  # the range as the server last showed it to us alone
         self._key = ("", "")
         self._uid = ""
         self._words: Object = {}
@@ -97,6 +108,11 @@ class Ledger:
         self._wrote_at = 0.0
         self._served = 0  # how many the last write was for
         self._bulk = 0
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing can be granted: no page is kept, or the one that is there cannot be read."""
+        return PRUNED if self.is_pruned else self._unreadable
 
     # Following what is there
 
@@ -112,6 +128,9 @@ class Ledger:
         """The range changed. While our own write is on its way its answer says whether it was us."""
         if self._writing or version_of(obj) == self.version:
             return
+        self._turn(obj)
+
+    def _turn(self, obj: Object) -> None:
         self._read(obj)
         if self.page is not None:
             self._reader.turned(self.page)
@@ -121,9 +140,9 @@ class Ledger:
         status = obj.get("status") or {}
         self.version, self._bulk = version_of(obj), _bulk(status)
         try:
-            self.page, self.fault = read_page(status), None
+            self.page, self._unreadable = read_page(status), None
         except InvalidText as error:
-            self.page, self.fault = None, str(error)
+            self.page, self._unreadable = None, str(error)
 
     def _catch_up(self) -> None:
         obj = self._object()
@@ -131,9 +150,13 @@ class Ledger:
             self.follow(obj)
 
     def _object(self) -> Object | None:
-        """Our range. One that was made anew under its name has a page of its own, which is not ours."""
+        """Our range. One that was made anew under its name has a page of its own, which is not ours. Of one
+        version a page the server told us counts: just after a CRD was applied a watch tells by the old one."""
         obj = self._cache.get(*self._key)
-        return obj if obj is not None and meta.uid(obj) == self._uid else None
+        if obj is None or meta.uid(obj) != self._uid:
+            return None
+        told = self._told
+        return told if told is not None and edition_of(told) and _is_same(told, obj) else obj
 
     # What is written
 
@@ -209,11 +232,13 @@ class Ledger:
         await self._write(Waiting(lambda draft: None))
 
     async def flush(self) -> None:
-        """Write the words if they differ from what is there."""
+        """Write the words if they differ from what is there. Where pages are not kept it is written always:
+        the answer tells whether they are by now."""
         obj = self._object()
         status = (obj.get("status") or {}) if obj is not None else {}
-        if patch.diff(status, {**status, **self._words}) is not None:
-            await self._write(Waiting(lambda draft: None, begins=True))
+        if self.is_pruned or patch.diff(status, {**status, **self._words}) is not None:
+            with suppress(Pruned):  # the words are kept
+                await self._write(Waiting(lambda draft: None, begins=True))
 
     # One write for all who wait
 
@@ -266,6 +291,8 @@ class Ledger:
             return False
         except KubeError as error:
             return _finish(batch, error)
+        if page is not None and self.is_pruned:
+            return _finish(batch, Pruned(409, PRUNED))
         if page is not None:
             self._reader.wrote(page, returned)
         return _finish(batch)
@@ -303,24 +330,42 @@ class Ledger:
         status = obj.get("status") or {}
         fields = page.rendered(self.family) if page is not None else {}
         change = patch.diff(status, {**status, **fields, **self._words})
-        if change is None:
+        if change is None and not self.is_pruned:
             return
-        steps = _on_this_very_page(obj, {**change, "edition": secrets.token_hex(8)})
+        edition = secrets.token_hex(8)
+        steps = _on_this_very_page(obj, {**(change or {}), "edition": edition})
         self._writing = True
         try:
             answer = await self._client.patch(
                 RANGE, self._key[1], steps, self._key[0], kind=PatchKind.JSON, subresource="status"
             )
-            self.page, self.version, self._bulk = page, version_of(answer), _bulk(fields)
+            self._note_pruned(edition_of(answer) != edition)
+            if self.is_pruned:
+                self._turn(answer)
+            else:
+                self.page, self.version, self._bulk = page, version_of(answer), _bulk(fields)
+            self._told = answer
             self._cache.observe(answer)
         finally:
             self._writing = False
             self._catch_up()
 
+    async def look(self) -> Object:
+        """The range as the server has it."""
+        self._told = found = await self._client.get(RANGE, self._key[1], self._key[0])
+        self._cache.observe(found)
+        self._catch_up()
+        return found
+
+    def _note_pruned(self, is_pruned: bool) -> None:
+        if is_pruned and not self.is_pruned:
+            _log.error("pages are not kept", range="/".join(self._key), error=PRUNED)
+        self.is_pruned = is_pruned
+
     async def _refresh(self) -> None:
         """What is there now: after a lost race, or when no answer came and the effect is unknown."""
         try:
-            self._cache.observe(await self._client.get(RANGE, self._key[1], self._key[0]))
+            await self.look()
         except NotFound:
             if (obj := self._cache.get(*self._key)) is not None:
                 self._cache.bury(obj)
@@ -331,7 +376,16 @@ class Ledger:
 def version_of(obj: Object) -> str:
     """What tells a page from every other. The resource version alone does not: after a restored backup the
     server gives the same numbers again."""
-    return f"{meta.resource_version(obj)} {(obj.get('status') or {}).get('edition', '')}"
+    return f"{meta.resource_version(obj)} {edition_of(obj)}"
+
+
+def _is_same(one: Object, two: Object) -> bool:
+    return meta.uid(one) == meta.uid(two) and meta.resource_version(one) == meta.resource_version(two)
+
+
+def edition_of(obj: Object) -> str:
+    """The youngest field of a page: a CRD that keeps it keeps the others."""
+    return (obj.get("status") or {}).get("edition") or ""
 
 
 def _on_this_very_page(obj: Object, change: Object) -> list[Object]:

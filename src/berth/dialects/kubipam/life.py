@@ -23,6 +23,7 @@ from berth.net import RangeSet
 Object = dict[str, Any]
 _log = log.get("berth.kubipam.range")
 LOOK_AGAIN_SECONDS = 1.0
+CRD_SECONDS = 15.0  # no watch of ours tells that a CRD was applied
 
 
 class RangeLife:
@@ -32,7 +33,7 @@ class RangeLife:
         self._requests = sources.requests
         self._scope = sources.scope
         self._ranges = ranges
-        self.opened: Callable[[str], None] = lambda key: None  # told when a range begins to serve
+        self.opened: Callable[[str], None] = lambda key: None  # told when a range serves, or cannot
 
     async def reconcile(self, ref: Ref) -> Outcome:
         obj = self._cache.get(ref.namespace, ref.name)
@@ -51,6 +52,9 @@ class RangeLife:
         if opened.fault is None and not opened.serving:
             opened.serving = True
             self.opened(opened.key)
+        if opened.ledger.is_pruned:
+            self.opened(opened.key)
+            return After(CRD_SECONDS)
         return DONE
 
     async def _hold(self, obj: Object) -> None:
@@ -62,11 +66,12 @@ class RangeLife:
     async def _show(self, opened: OpenRange) -> None:
         if opened.fault is not None:
             opened.ledger.describe(kinds.INVALID, opened.fault)
-        else:
+            await opened.ledger.flush()
+        if opened.fault is None:  # by now: where pages were not kept, that write has found out
             opened.ledger.describe(kinds.READY, "")
             if not opened.adopted:
                 await self._adopt(opened)
-        await opened.ledger.flush()
+            await opened.ledger.flush()
 
     async def _adopt(self, opened: OpenRange) -> None:
         """Put every block that requests hold on the page, before anything is granted from it.
@@ -97,8 +102,7 @@ class RangeLife:
         """All requests, read while the server's page was the one of this version: not one from before a
         restored backup, of which no watch has told us yet."""
         found = await self._list()
-        namespace, name = opened.key.split("/", 1)
-        if version_of(await self._client.get(kinds.RANGE, name, namespace)) != version:
+        if version_of(await opened.ledger.look()) != version:
             raise Conflict(409, "the range is another one on the server")
         return found
 
