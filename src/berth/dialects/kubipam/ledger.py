@@ -151,7 +151,7 @@ class Ledger:
 
     def _object(self) -> Object | None:
         """Our range. One that was made anew under its name has a page of its own, which is not ours. Of one
-        version a page the server told us counts: just after a CRD was applied a watch tells by the old one."""
+        version a page the server told us counts: just after a CRD was applied a watch tells by the old."""
         obj = self._cache.get(*self._key)
         if obj is None or meta.uid(obj) != self._uid:
             return None
