@@ -269,6 +269,55 @@ async def play_restored(number: int, count: int) -> None:
         check(server)
 
 
+# What another operator left when it died for good
+
+
+def left(server: Server, **page: Any) -> None:
+    """The page as another operator wrote it last."""
+    server.edit(RANGE, "p", status={**page, "edition": "theirs"})
+
+
+def test_a_second_block_that_a_dead_operator_granted_goes_back() -> None:
+    """It had not seen that the request has one, and did not live to hear its status write refused."""
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.0/29"]})
+        async with operators(server, Random(0)):
+            held = server.ask("held")
+            await asyncio.sleep(1)
+            server.ask("next")  # with this the first is not pending any more
+            await asyncio.sleep(1)
+            assert taken(server) == shown(server)
+            left(server, taken=["10.0.0.0-10.0.0.2"], pending=[f"{meta.uid(held)} 10.0.0.2/32"])
+            await asyncio.sleep(5)
+            assert cidr_of(server.find(REQUEST, "held")) == "10.0.0.0/32"
+            assert taken(server) == shown(server)
+
+    virtual.run(main())
+
+
+def test_who_waits_gets_what_a_dead_operator_granted_it() -> None:
+    """It released the holder's block and granted it on, and did not live to write who has it now."""
+
+    async def main() -> None:
+        server = Server()
+        server.create(RANGE, "p", {"ranges": ["10.0.0.1"]})
+        async with operators(server, Random(0)):
+            holder = server.ask("holder")
+            await asyncio.sleep(1)
+            waiting = server.ask("waiting")
+            await asyncio.sleep(1)
+            assert server.find(REQUEST, "waiting")["status"]["state"] == BUSY
+            pending = [f"{meta.uid(waiting)} 10.0.0.1/32"]
+            left(server, taken=["10.0.0.1"], pending=pending, released=[meta.uid(holder)])
+            tear_out(server, REQUEST, "holder")
+            await asyncio.sleep(5)
+            assert cidr_of(server.find(REQUEST, "waiting")) == "10.0.0.1/32"
+
+    virtual.run(main())
+
+
 # Under the same name
 
 

@@ -47,6 +47,7 @@ class OpenRange:
         self.key = name_of(obj)
         self.uid = meta.uid(obj)
         self.desk = Desk(Pool(self.key), wake)
+        self._wake = wake
         self.spec = RangeSpec(self.desk.space.pool)
         self.ledger = Ledger(sources.client, sources.ranges, sources.requests, self)
         self.serving = False  # held, adopted and sound: RangeLife says so
@@ -112,11 +113,14 @@ class OpenRange:
                 )
 
     def turned(self, page: Page) -> None:
-        """Others wrote the page: learn what they took and gave back."""
+        """Others wrote the page: learn what they took and gave back. Whoever granted may be dead by now, so
+        the request is looked at here too: it gets the block, or has another and this one goes back."""
         space = self.desk.space
         for uid, block in page.pending.items():
             if block not in space.leases_of(uid):
                 self.desk.adopt(block, uid)
+                if (request := self._requests.find(uid)) is not None:
+                    self._wake(meta.ref(request))
         for uid in page.released:
             self.let_go(uid)
         if space.goes_round:

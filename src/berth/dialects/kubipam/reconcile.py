@@ -3,6 +3,7 @@
 IPAMRange changed ─────► the range; its unsettled requests, if its spec or its deletion changed
 the range serves ──────► its unsettled requests, oldest first
 IPAMRequest changed ───► the request; the range's space, if it shows a block or is gone
+others granted ────────► the request it is pending for
 a block came free ─────► who waits for that very block, and the oldest of each length that has room now
 IPAMRequest gone ──────► its range, if that waits to go
 """
