@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.support.vitistack import SYSTEM, VALUE, World, address_of, operating
 
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.records import Record, body
+from berth.dialects.vitistack.records import Record, body, parse
 from berth.dialects.vitistack.validate import counts
 from berth.dialects.vitistack.wish import Terms
 from berth.kube import meta
@@ -131,3 +132,34 @@ async def test_a_pool_write_whose_answer_is_lost_leaves_no_entry_behind(
             return not (await bare.pool() or await bare.records() or bare.api.addresses())
 
         assert await eventually(is_undone, 60)
+
+
+async def test_a_service_made_again_while_the_api_is_away_leaves_nothing_registered(
+    cluster: DevCluster, bare: World
+) -> None:
+    """T22, T23: the entry is the first one's still, and the record that of the second, which never was."""
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        named = bare.free_address()
+        await bare.create(annotations={"addresses": named})
+        bare.api.stop()
+        await bare.delete()
+        assert (await bare.refusal(annotations={"addresses": named})).code == 503
+        bare.api.start()
+
+        async def is_undone() -> bool:
+            return not (bare.api.addresses() or await bare.records())
+
+        assert await eventually(is_undone, 60)
+
+
+async def test_a_record_remembers_whom_the_entry_may_be_registered_for() -> None:
+    who, address = Identity("s", "n", "c"), parse_address("10.0.0.1")
+    found = Record("n", who, "inet", address, "default", "k", Terms(), uid="u-0")
+    for number in range(1, 20):
+        newer = replace(found, uid=f"u-{number}", formers=())
+        found = newer.over(found)
+        assert newer.over(found) == found  # asked twice
+    assert found.formers == ("u-0", *(f"u-{number}" for number in range(12, 19)))
+    assert not replace(found, formers=()).over(replace(found, released=True)).formers
+    assert list(parse(body("records-1", SYSTEM, [found]))) == [found]

@@ -101,6 +101,7 @@ class Holding:
         """It lists what we have no (good) record of: registered by name, or told why not."""
         secrets = await self._parts.secrets_of(found) if found is not None and not found.released else ()
         secrets = secrets or (await self._parts.vault.named(record.secret, record.namespace),)
+        record = record.over(found)
         if record.kept:
             # A copy without a record would never be found again; a record without its copy comes here again.
             await self._parts.records.put(replace(record, confirmed=False))

@@ -10,7 +10,7 @@ name; `filing.py` puts them there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil
 from typing import Any
@@ -26,6 +26,7 @@ from berth.net import Address, parse_address
 
 Object = dict[str, Any]
 DAY_SECONDS = 24 * 3600.0
+FORMERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Record:
     until: float = 0.0  # an admission under way may still store the Service
     retained_until: float = 0.0
     released: bool = False
+    formers: tuple[str, ...] = ()  # UIDs of earlier Services that the entry may still be registered for
     place: str = field(default="", compare=False)  # the ConfigMap it lies in
     text: str = field(default="", compare=False)  # as it is written there
 
@@ -56,6 +58,15 @@ class Record:
     @property
     def service(self) -> str:
         return f"{self.namespace}/{self.who.service_name}"
+
+    def over(self, seen: Record | None) -> Record:
+        """The same, written over what is there: as long as that was not released, the IPAM-API may know the
+        entry by its UID and never hear of ours. The oldest was stored once, the newest may have been.
+        """
+        if seen is None or seen.released:
+            return self
+        uids = seen.formers if seen.uid in ("", self.uid) else (*seen.formers, seen.uid)
+        return replace(self, formers=(*uids[:1], *uids[1:][1 - FORMERS :]))
 
     def is_over(self, now: float) -> bool:
         """Nobody's any more: only to be cleared away."""
@@ -96,6 +107,7 @@ class Record:
             "until": f"{self.until:.0f}",
             "retained-until": f"{self.retained_until:.0f}",
             "confirmed": str(self.confirmed).lower(),
+            **({"formers": " ".join(self.formers)} if self.formers else {}),
             **{mark: "true" for mark in marks if getattr(self, mark)},
         }
 
@@ -129,6 +141,7 @@ def _record(text: str, place: str) -> Record | None:
             until=float(data.get("until", "0")),
             retained_until=float(data.get("retained-until", "0")),
             released=data.get("released") == "true",
+            formers=tuple(data.get("formers", "").split()),
             place=place,
             text=text,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from berth import log
 from berth.central.client import Ask
@@ -89,14 +90,22 @@ class Registrar:
         self._insist()
         for secret in secrets:
             try:
-                await self._api.release(ask_for(record, secret))
+                await self._release(record, secret)
                 return
             except ApiRefused as no:
-                if _is_not_holder(no):
-                    return
                 if not _is_no_match(no):
                     raise
         _log.warning("no secret of ours opens the address any more", address=str(record.address))
+
+    async def _release(self, record: Record, secret: Secret) -> None:
+        """As the Service it is registered for; if it is none of ours, it is not ours any more."""
+        for uid in (record.uid, *record.formers):
+            try:
+                await self._api.release(ask_for(replace(record, uid=uid), secret))
+                return
+            except ApiRefused as no:
+                if not _is_not_holder(no):
+                    raise
 
     def said(self, error: ApiError) -> str:
         return words.said_by_api(error, self._url)

@@ -137,6 +137,7 @@ class Validation:
 
     async def _settle(self, case: Case, address: Address) -> None:
         record = case.record(address)
+        record = record.over(self._parts.records.seen(record.name))
         kept = address in wish.listed(case.before) and case.before.get(kinds.ZONE) == case.asked.zone
         if not kept:
             await self._join(case, record)
