@@ -36,6 +36,7 @@ class Holding:
         self._events = events
         self._known: set[tuple[str, str]] = set()  # record and UID of which all is settled
         self._met: set[tuple[str, str]] = set()  # record and UID of which the Service was there
+        self._doubted: set[tuple[str, str]] = set()  # record and UID of which a release was begun
         self._told: dict[str, Secret] = {}  # edited values that could not be taken over
 
     def again(self) -> None:
@@ -47,9 +48,16 @@ class Holding:
         """Whether this process knows that its Service came to exist."""
         return (record.name, record.uid) in self._met
 
-    def forget(self, record: Record) -> None:
+    def doubt(self, record: Record) -> None:
+        """It is being released. If its Service comes to list it again meanwhile, whoever admits that may have
+        been heard before the release.
+        """
         self._known.discard((record.name, record.uid))
-        self._met.discard((record.name, record.uid))
+        self._doubted.add((record.name, record.uid))
+
+    def forget(self, record: Record) -> None:
+        for noted in (self._known, self._met, self._doubted):
+            noted.discard((record.name, record.uid))
         self._told.pop(record.name, None)
 
     async def hold(self, live: Object, address: Address) -> float:
@@ -169,7 +177,7 @@ class Holding:
     async def _first_sight(self, live: Object, found: Record) -> None:
         """Just admitted: the IPAM-API was asked a moment ago. Else we were away: asked again."""
         now, is_news = time.time(), not self.has_met(found)
-        if found.until <= now:
+        if found.until <= now or (found.name, found.uid) in self._doubted:
             await self._parts.registrar.confirm(found, await self._parts.secrets_of(found))
         if found.until and (found.terms.retention_days or found.retained_until):
             # It came to exist, which matters once it is gone: only then does retention count.
@@ -180,6 +188,7 @@ class Holding:
             self._tell(live, found, "AddressRecalled" if recalled else "AddressAllocated")
 
     def _is_settled(self, record: Record) -> None:
+        self._doubted.discard((record.name, record.uid))
         self._known.add((record.name, record.uid))
         self._met.add((record.name, record.uid))
 

@@ -64,6 +64,7 @@ class Releasing:
         if await self._is_listed(record):
             return 0.1
         self._going.add(record.name)
+        self._holding.doubt(record)
         try:
             return await (self._release_used(record) if existed else self._release_unused(record))
         finally:
