@@ -18,7 +18,7 @@ from berth.dialects.vip import kinds, ledger, promises
 from berth.dialects.vip.crds import crds
 from berth.dialects.vip.janitor import Janitor, Rules, owners
 from berth.dialects.vip.migrate import State
-from berth.dialects.vip.translate import Owner, ip_object
+from berth.dialects.vip.translate import Owner, ip_object, owner
 from berth.kube import meta
 from berth.kube.resource import Resource
 from berth.net import parse_block
@@ -144,6 +144,26 @@ async def test_a_namesake_is_not_the_owner_unless_it_shows_the_address(scene: Sc
     await scene.sweep(0)
     assert await scene.sweep(90) == (0 if shown else 1)
     assert list(await world.ips()) == (["1.1.1.1"] if shown else [])
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["without it", "showing it"])
+async def test_a_service_of_another_class_by_now_loses_what_it_does_not_show(
+    scene: Scene, shown: bool
+) -> None:
+    """I2: nobody ran while its type changed, and changed back. What it shows may be served: that stays."""
+    world = scene.world
+    service = await world.service("web", loadBalancerClass="x/y")
+    await world.hold("web")
+    await world.show("web", "1.1.1.1" if shown else "9.9.9.9")
+    record = ip_object(parse_block("1.1.1.1"), kinds.GROUP_LABEL, "g", owner(service))
+    await world.client.create(kinds.IP, record)
+    await scene.sweep(0)
+    assert await scene.sweep(60) == 0
+    assert await scene.sweep(90) == (0 if shown else 1)
+    found = await world.get("web")
+    assert meta.finalizers(found) == ([kinds.SERVICE_FINALIZER] if shown else [])
+    assert await world.ingress("web") == ("1.1.1.1" if shown else "9.9.9.9",)
+    await world.client.patch(kinds.SERVICE, "web", {"metadata": {"finalizers": None}}, world.namespace)
 
 
 async def test_a_namesake_that_took_the_address_over_keeps_it(scene: Scene) -> None:

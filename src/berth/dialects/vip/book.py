@@ -27,6 +27,7 @@ from berth.dialects.vip.translate import (
     families,
     ingress,
     is_load_balancer,
+    is_of_class,
     owner,
     owner_of,
     pins,
@@ -102,7 +103,7 @@ class ServiceBook:
         return self.is_held(service) or meta.condition(service, kinds.CONDITION) is not None
 
     def _is_served_here(self, service: Object) -> bool:
-        return (service["spec"].get("loadBalancerClass") or "") in self._classes
+        return is_of_class(service, self._classes)
 
     def _going(self, service: Object) -> Stance:
         # Another controller's finalizer says that the address may still be in use.

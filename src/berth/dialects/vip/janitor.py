@@ -1,7 +1,8 @@
 """Gives back what nobody owns: IP objects whose Service or VirtualIP is gone for good.
 
 That happens when someone takes our finalizer away by force; a new object of the same name is not the owner.
-What a clone still serves stays until that migration has ended.
+What a clone still serves stays until that migration has ended. A Service that came to be of a class which is
+not served here, while nobody ran, keeps of ours only what it shows.
 Caches only raise a suspicion; an address is given back after two sightings, a grace between them, and live
 reads of both objects. A sweep that would take many at once, of one pool or of all, is no clean-up but a
 mistake somewhere: it stops, says so, and waits for a person.
@@ -17,11 +18,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth import log
+from berth.control.letting_go import let_go
 from berth.control.mirror import Kept
 from berth.dialects.vip import kinds
 from berth.dialects.vip.ledger import Ledger, is_of
 from berth.dialects.vip.promises import Promises
-from berth.dialects.vip.translate import Owner, block_of, owner, owner_of, shown
+from berth.dialects.vip.translate import (
+    Owner,
+    block_of,
+    is_load_balancer,
+    is_of_class,
+    owner,
+    owner_of,
+    shown,
+)
 from berth.dialects.vip.virtual import address_of
 from berth.errors import KubeError, NotFound
 from berth.kube import meta
@@ -37,6 +47,7 @@ class Rules:
     grace_seconds: float = 90.0
     most_share: float = 0.05  # of a pool's IP objects in one sweep, and of all of them,
     most_few: int = 10  # or this many, whichever is more
+    classes: tuple[str, ...] = ("",)  # of Services that are served here
 
 
 class Janitor:
@@ -95,22 +106,48 @@ class Janitor:
         kept = self._owners.get(had_by.kind) if had_by is not None else None
         if had_by is None or kept is None or kept.resource is None or meta.is_deleting(record):
             return False  # nobody's, or of a kind this server does not serve now: not ours to judge
-        if _is_kept_by(kept.cache.get(had_by.namespace, had_by.name), record):
+        if self._is_kept_by(kept.cache.get(had_by.namespace, had_by.name), record):
             return False
         return block_of(record) not in self._promises.blocks(had_by.ref)
 
     async def _give_back(self, suspect: Object) -> bool:
         block, had_by = block_of(suspect), owner_of(suspect)
-        if block is None or had_by is None or _is_kept_by(await self._live(had_by), suspect):
+        if block is None or had_by is None:
             return False
-        if await self._promises.is_promised(had_by.ref, block):
+        live = await self._live(had_by)
+        if self._is_kept_by(live, suspect) or await self._promises.is_promised(had_by.ref, block):
             return False
         record = await self._ledger.find(block)
         if record is None or owner_of(record) != had_by:
             return False
         await self._ledger.discard(record)
-        _log.warning("address given back: its owner is gone", address=block.address, owner=had_by.key)
+        _log.warning(
+            "address given back: its owner is gone, or another's by now",
+            address=block.address,
+            owner=had_by.key,
+        )
+        if live is not None and is_of(record, owner(live)):
+            await self._let_go(live)
         return True
+
+    async def _let_go(self, service: Object) -> None:
+        """With the last of what was ours."""
+        if not self._ledger.of_holder(owner(service).key):
+            services = self._owners[kinds.SERVICE.kind].cache
+            await let_go(self._client, kinds.SERVICE, services, service, kinds.SERVICE_FINALIZER)
+
+    def _is_kept_by(self, found: Object | None, record: Object) -> bool:
+        """By its very owner; a later object of that name counts if it shows the address: it was restored."""
+        if found is None:
+            return False
+        if block_of(record) in (*shown(found), address_of(found)):
+            return True
+        return is_of(record, owner(found)) and not self._is_anothers(found)
+
+    def _is_anothers(self, found: Object) -> bool:
+        """Of a class not served here. One that is being deleted has a life that ends with all of ours."""
+        is_served = is_of_class(found, self._rules.classes)
+        return is_load_balancer(found) and not is_served and not meta.is_deleting(found)
 
     async def _live(self, had_by: Owner) -> Object | None:
         resource = self._owners[had_by.kind].watched.versions[0]
@@ -118,13 +155,6 @@ class Janitor:
             return await self._client.get(resource, had_by.name, had_by.namespace)
         except NotFound:
             return None
-
-
-def _is_kept_by(found: Object | None, record: Object) -> bool:
-    """By its very owner; a later object of that name counts if it shows the address: it was restored."""
-    if found is None:
-        return False
-    return is_of(record, owner(found)) or block_of(record) in (*shown(found), address_of(found))
 
 
 def _per_pool(records: Iterable[Object]) -> Counter[str]:

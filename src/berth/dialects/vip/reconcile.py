@@ -21,7 +21,7 @@ from berth.dialects.tally import Tally
 from berth.dialects.vip import admit, kinds, ledger, promises
 from berth.dialects.vip.book import ServiceBook
 from berth.dialects.vip.groups import GroupLife
-from berth.dialects.vip.janitor import Janitor, owners
+from berth.dialects.vip.janitor import Janitor, Rules, owners
 from berth.dialects.vip.life import ServiceLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.objects import Objects
@@ -63,7 +63,8 @@ class _Wiring:
         self._listen()
 
     def built(self) -> Built:
-        janitor = Janitor(self._ledger, owners(self._services, self._vip_kept), self._kit.client)
+        kit, of_kind = self._kit, owners(self._services, self._vip_kept)
+        janitor = Janitor(self._ledger, of_kind, kit.client, Rules(classes=kit.settings.vip_classes))
         return Built(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,

@@ -7,7 +7,7 @@ may hold no colon and one address must have one name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -175,6 +175,10 @@ class BadWish(Exception):
 
 def is_load_balancer(service: Object) -> bool:
     return bool((service.get("spec") or {}).get("type") == "LoadBalancer")
+
+
+def is_of_class(service: Object, classes: Collection[str]) -> bool:
+    return ((service.get("spec") or {}).get("loadBalancerClass") or "") in classes
 
 
 def families(service: Object) -> tuple[Family, ...]:
