@@ -135,42 +135,46 @@ class Holding:
 
     async def _finish_replacement(self, live: Object, found: Record) -> None:
         """It may have been cut short before the IPAM-API heard of it; then the old secret is still needed."""
-        secrets = await self._parts.vault.kept(found.name)
+        copy = await self._parts.vault.copy(found.name)
+        secrets = copy.values
         if secrets:
             await self._parts.registrar.replace(found, secrets, secrets[0])
         kept = found.secret != kinds.DEFAULT_SECRET
         if not kept:
-            await self._parts.vault.forget(found)
+            await self._parts.vault.destroy(found, copy)
         await self._parts.records.save(replace(found, kept=kept, replaced=False, until=0.0))
         if kept and secrets:
-            await self._parts.vault.keep(found, secrets[0])
+            await self._parts.vault.keep(found, secrets[0], version=copy.version)
         text = f"{found.address} is held with secret {found.secret} now"
         self._events.event(live, "Normal", "SecretReplaced", text)
 
     async def _check_edited(self, live: Object, found: Record) -> None:
-        """A user's Secret whose content was edited: the address follows it if it may, else keeps the old."""
+        """A user's Secret whose content was edited: the address follows it if it may, else keeps the old.
+        A webhook may write the copy meanwhile; then nothing of it is overwritten, and we look again.
+        """
         if found.secret == kinds.DEFAULT_SECRET or found.replaced:
             return
         try:
             now = await self._parts.vault.users(found.secret, found.namespace)
         except No:
             return  # gone or unusable: what it was is kept
-        kept = await self._parts.vault.kept(found.name)
+        copy = await self._parts.vault.copy(found.name)
+        kept = copy.values
         if kept == (now,) or self._told.get(found.name) == now:
             return
         if not kept:  # whoever wrote the record was cut off before the copy, or somebody deleted it
             await self._parts.vault.keep(found, now)
             return
-        await self._parts.vault.keep(found, now, *kept)
+        version = await self._parts.vault.keep(found, now, *kept, version=copy.version)
         try:
             await self._parts.registrar.replace(found, kept, now)
         except ApiRefused as no:
-            await self._parts.vault.keep(found, *kept)
+            await self._parts.vault.keep(found, *kept, version=version)
             self._told[found.name] = now
             text = f"Secret {found.secret} was edited; {found.address} keeps the old one: {no.message}"
             self._events.event(live, "Warning", "SecretChanged", text)
             return
-        await self._parts.vault.keep(found, now)
+        await self._parts.vault.keep(found, now, version=version)
         text = f"Secret {found.secret} was edited; {found.address} is held with it"
         self._events.event(live, "Normal", "SecretReplaced", text)
 

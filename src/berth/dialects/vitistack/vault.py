@@ -12,6 +12,7 @@ import secrets
 import string
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from berth import log
@@ -40,6 +41,14 @@ def random_text(length: int = 32) -> str:
         drawn = secrets.token_bytes(length)
         found += "".join(LETTERS[byte % len(LETTERS)] for byte in drawn if byte < whole)
     return found[:length]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What we keep of a user's Secret, as it was read."""
+
+    values: tuple[Secret, ...] = ()  # the one in use first, then those it may have replaced
+    version: str = ""
 
 
 class Vault:
@@ -118,37 +127,50 @@ class Vault:
 
     # Copies: what an address was registered with, whatever becomes of the user's Secret.
 
-    async def keep(self, record: Record, value: Secret, *before: Secret) -> None:
+    async def keep(self, record: Record, value: Secret, *before: Secret, version: str = "") -> str:
         """With what it may still be registered with, as long as that is not certain. The Service's UID is
-        noted: whoever lets go an earlier one of the same name does not take this copy along.
+        noted: whoever lets go an earlier one of the same name does not take this copy along. Returns its
+        version; Conflict if it changed since the version that is named.
         """
         others = [one for one in dict.fromkeys(before) if one != value][:BEFORES]
         values = {kinds.SECRET_KEY: value} | {f"{BEFORE}-{at}": one for at, one in enumerate(others)}
+        about = {
+            "name": record.name,
+            "namespace": self._namespace,
+            "annotations": {kinds.COPY_OF: record.uid},
+            **({"resourceVersion": version} if version else {}),
+        }
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {
-                "name": record.name,
-                "namespace": self._namespace,
-                "annotations": {kinds.COPY_OF: record.uid},
-            },
+            "metadata": about,
             "type": "Opaque",
             "data": {key: base64.b64encode(one.bytes).decode() for key, one in values.items()},
         }
-        with suppress(AlreadyExists):
-            await self._client.create(kinds.SECRET, body)
-            return
-        await self._client.replace(kinds.SECRET, body)
+        if not version:
+            with suppress(AlreadyExists):
+                return meta.resource_version(await self._client.create(kinds.SECRET, body))
+        return meta.resource_version(await self._client.replace(kinds.SECRET, body))
 
     async def kept(self, name: str) -> tuple[Secret, ...]:
-        """The value in use first, then those it may have replaced."""
+        return (await self.copy(name)).values
+
+    async def copy(self, name: str) -> Copy:
         try:
             found = await self._client.get(kinds.SECRET, name, self._namespace)
         except NotFound:
-            return ()
+            return Copy()
         befores = sorted(key for key in found.get("data") or {} if key.startswith(BEFORE))
         values = (_value(found, key) for key in (kinds.SECRET_KEY, *befores))
-        return tuple(value for value in values if value is not None)
+        return Copy(tuple(value for value in values if value is not None), meta.resource_version(found))
+
+    async def destroy(self, record: Record, copy: Copy) -> None:
+        """Conflict if it changed since it was read; gone already is fine."""
+        with suppress(NotFound):
+            if copy.version:
+                await self._client.delete(
+                    kinds.SECRET, record.name, self._namespace, resource_version=copy.version
+                )
 
     async def forget(self, record: Record) -> None:
         with suppress(NotFound, Conflict):
