@@ -122,7 +122,8 @@ def _ip_problem(ip: Object, there: There) -> str:
         return f"its owner, {had_by.kind} {had_by.text}, is gone; it will be given back after a grace"
     if had_by.kind == "Service" and is_load_balancer(holder) and not there.serves(holder):
         of_class = holder["spec"].get("loadBalancerClass") or "(none)"
-        return f"its Service's class {of_class} is served only with --vip-classes; both are left alone"
+        left = "what the Service shows is left alone"
+        return f"its Service's class {of_class} is served only with --vip-classes; {left}"
     return ""
 
 
