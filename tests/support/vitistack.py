@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from berth.central.client import Access, ApiClient, Ask
 from berth.control.events import EVENTS
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
-from berth.errors import AlreadyExists, ApiRefused, NotFound, StatusError
+from berth.errors import AlreadyExists, ApiRefused, NotFound, ServerError, StatusError
 from berth.kube import meta
 from berth.kube.client import Client, PatchKind
 from berth.leasing.holders import Identity
@@ -358,13 +359,22 @@ async def fresh(world: World, prefix: str = "services") -> World:
 
 async def emptied(world: World) -> None:
     for namespace, name in world.made:
-        with suppress(NotFound):
-            await world.client.patch(
-                kinds.SERVICE, name, {"metadata": {"finalizers": None}}, namespace, kind=PatchKind.MERGE
-            )
-            await world.client.delete(kinds.SERVICE, name, namespace)
+        await eventually(partial(_let_go, world, namespace, name))
     with suppress(NotFound):
         await world.client.delete(kinds.NAMESPACE, world.namespace)
+
+
+async def _let_go(world: World, namespace: str, name: str) -> bool:
+    """False while the API server still calls the webhooks of an operator that has just left."""
+    no_finalizers = {"metadata": {"finalizers": None}}
+    try:
+        await world.client.patch(kinds.SERVICE, name, no_finalizers, namespace, kind=PatchKind.MERGE)
+        await world.client.delete(kinds.SERVICE, name, namespace)
+    except NotFound:
+        return True
+    except ServerError:
+        return False
+    return True
 
 
 def _namespace(name: str) -> Object:
