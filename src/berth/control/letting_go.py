@@ -23,7 +23,12 @@ async def let_go(
     if without is obj:
         return obj
     try:
-        left = await _write(client, resource, without, patch.remove_finalizer(obj, finalizer))
+        if meta.is_deleting(obj):
+            left: Object | None = await client.replace(resource, without)
+        else:
+            namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+            steps = patch.remove_finalizer(obj, finalizer)
+            left = await client.patch(resource, name, steps, namespace, kind=PatchKind.JSON)
     except NotFound:
         left = None
     if left is None or (meta.is_deleting(left) and not meta.finalizers(left)):
@@ -31,10 +36,3 @@ async def let_go(
         return None
     cache.observe(left)
     return left
-
-
-async def _write(client: Client, resource: Resource, without: Object, steps: list[patch.Operation]) -> Object:
-    if meta.is_deleting(without):
-        return await client.replace(resource, without)
-    namespace, name = without["metadata"].get("namespace", ""), without["metadata"]["name"]
-    return await client.patch(resource, name, steps, namespace, kind=PatchKind.JSON)

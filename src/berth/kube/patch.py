@@ -61,7 +61,7 @@ def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation]:
     """The JSON patch that removes it from the version we looked at. Not for an object that is being deleted:
     see control.letting_go."""
     path = f"/metadata/finalizers/{meta.finalizers(obj).index(finalizer)}"
-    return [*_same(obj), same_version(obj), {"op": "remove", "path": path}]
+    return [*_same(obj), _same_version(obj), {"op": "remove", "path": path}]
 
 
 def status_steps(obj: Mapping[str, Any], change: Mapping[str, Any]) -> list[Operation]:
@@ -69,17 +69,17 @@ def status_steps(obj: Mapping[str, Any], change: Mapping[str, Any]) -> list[Oper
     Unlike a merge patch it may be joined by tests of its own."""
     if not obj.get("status"):
         stored = {key: value for key, value in change.items() if value is not None}
-        return [*_same(obj), same_version(obj), {"op": "add", "path": "/status", "value": stored}]
+        return [*_same(obj), _same_version(obj), {"op": "add", "path": "/status", "value": stored}]
     steps = [
         {"op": "remove", "path": f"/status/{key}"}
         if value is None
         else {"op": "add", "path": f"/status/{key}", "value": value}
         for key, value in change.items()
     ]
-    return [*_same(obj), same_version(obj), *steps]
+    return [*_same(obj), _same_version(obj), *steps]
 
 
-def same_version(obj: Mapping[str, Any]) -> Operation:
+def _same_version(obj: Mapping[str, Any]) -> Operation:
     return {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version(obj)}
 
 
