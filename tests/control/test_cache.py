@@ -137,3 +137,16 @@ def test_field_ownership_is_not_kept(cache: Cache) -> None:
     seen = cache.get("ns", "a")
     assert seen is not None
     assert "managedFields" not in seen["metadata"]
+
+
+def test_it_knows_the_latest_answer_to_our_own_writes(cache: Cache) -> None:
+    cache.replace([thing("a", 1)], "5")
+    cache.observe(thing("a", 8))
+    cache.observe(thing("b", 7))
+    assert cache.written == 8
+
+
+def test_after_a_restart_no_earlier_write_counts(cache: Cache) -> None:
+    cache.observe(thing("a", 8))
+    cache.restart([], "5")
+    assert cache.written == 0

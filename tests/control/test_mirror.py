@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.kube.scripted import Line, Server, answer, refusal, scripted, silence
+from tests.kube.scripted import Line, Server, answer, cut, refusal, scripted
 from tests.kube.waiting import eventually
 
 from berth.control.mirror import Mirror, Watched, first_served
@@ -32,6 +32,7 @@ class World:
     names: dict[str, list[str]] = field(default_factory=dict)
     failing: bool = False
     lists_may_go: asyncio.Event = field(default_factory=asyncio.Event)
+    streams_end: asyncio.Event = field(default_factory=asyncio.Event)
     mirror: Mirror = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,8 +46,11 @@ class World:
             await refusal(503)(line)
         elif len(parts) == 2:
             await self._discovery("/".join(parts), line)
+        elif "/".join(parts[:2]) not in self.served:
+            await refusal(404, "NotFound")(line)
         elif "watch=true" in path:
-            await silence()(line)
+            await self.streams_end.wait()
+            await cut()(line)
         else:
             await self.lists_may_go.wait()
             await answer(200, self._listing(parts[-1]))(line)
@@ -61,6 +65,11 @@ class World:
     def _listing(self, plural: str) -> dict[str, Any]:
         items = [{"metadata": {"name": name, "resourceVersion": "1"}} for name in self.names.get(plural, [])]
         return {"metadata": {"resourceVersion": "5"}, "items": items}
+
+    def withdraw(self, resource: Resource) -> None:
+        """Served no longer: a CRD without this version."""
+        del self.served[resource.api_version]
+        self.streams_end.set()
 
     def serve(self, resource: Resource, *names: str) -> None:
         self.served.setdefault(resource.api_version, []).append(resource.plural)
@@ -143,6 +152,33 @@ async def test_the_first_version_that_is_served_is_used(world: World) -> None:
     world.serve(BOXES)
     assert await first_served(world.client, (BOXES, OLD_BOXES)) == BOXES
     assert await first_served(world.client, (LIDS,)) is None
+
+
+async def test_another_version_takes_over_when_the_one_in_use_is_served_no_longer(world: World) -> None:
+    """The objects keep their resource versions, but not their looks: none of the old ones may stay."""
+    world.serve(OLD_BOXES, "a")
+    boxes = world.mirror.keep(Watched((BOXES, OLD_BOXES)))
+    async with world.running() as barrier:
+        await asyncio.wait_for(barrier, 60)
+        assert [box["apiVersion"] for box in boxes.cache] == [OLD_BOXES.api_version]
+        world.serve(BOXES, "a")
+        world.withdraw(OLD_BOXES)
+        await eventually(lambda: [box["apiVersion"] for box in boxes.cache] == [BOXES.api_version])
+        assert boxes.resource == BOXES
+
+
+async def test_a_kind_that_is_away_for_a_while_keeps_its_last_known_version(world: World) -> None:
+    """A server that starts does not know its custom kinds yet: that is no word about their objects."""
+    world.serve(BOXES, "a")
+    boxes = world.mirror.keep(Watched((BOXES,)))
+    async with world.running() as barrier:
+        await asyncio.wait_for(barrier, 60)
+        world.withdraw(BOXES)
+        asked = len(world.server.asked)
+        await eventually(lambda: len(world.server.asked) > asked + 10)
+        assert (boxes.resource, len(boxes.cache)) == (BOXES, 1)
+        world.serve(BOXES, "a", "b")
+        await eventually(lambda: len(boxes.cache) == 2)
 
 
 async def test_a_kind_is_kept_once_however_often_it_is_asked_for(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ from tests.kube.scripted import (
 )
 from tests.kube.waiting import eventually
 
-from berth.errors import Gone, Unreachable
+from berth.errors import Gone, NotFound, Unreachable
 from berth.kube.client import Client, Event
 from berth.kube.watch import WatchSettings, reflect
 
@@ -113,11 +113,21 @@ def _question(path: str) -> str:
 
 
 @asynccontextmanager
-async def reflecting(*script: Reply, settings: WatchSettings = STEADY) -> AsyncIterator[Run]:
+async def reflecting(
+    *script: Reply, settings: WatchSettings = STEADY, written: Callable[[], int] = lambda: 0
+) -> AsyncIterator[Run]:
     async with scripted(*script, silence()) as server, Client(server.credentials()) as client:
         run = Run(server, FakeClock())
         task = asyncio.create_task(
-            reflect(client, CONFIGMAPS, run.notes, namespace="default", clock=run.clock, settings=settings)
+            reflect(
+                client,
+                CONFIGMAPS,
+                run.notes,
+                namespace="default",
+                written=written,
+                clock=run.clock,
+                settings=settings,
+            )
         )
         try:
             yield run
@@ -300,6 +310,70 @@ async def test_a_list_older_than_what_was_seen_restarts_the_sink() -> None:
     script = [LIST, bytes_of(stream(bookmark(9), error_event(410, "Gone"))), answer(200, listing(7, B))]
     async with reflecting(*script) as run:
         await run.notes.reach("replace 5 a", "restart 7 b")
+
+
+@pytest.mark.parametrize("away", [[cut(), cut()], [refusal(500)], [refusal(503)]])
+async def test_a_server_that_was_away_is_listed_again_whatever_its_version(away: list[Reply]) -> None:
+    """It may be back from a backup, and have been written past what we know before it answered us."""
+    script = [LIST, cut(stream(bookmark(9))), *away, answer(200, listing(12, B))]
+    async with reflecting(*script) as run:
+        await run.notes.reach("replace 5 a", "replace 12 b")
+        await run.asked_for("list", "watch 5", *["revision"] * len(away), "list", "watch 12")
+
+
+async def test_a_busy_server_is_not_made_busier_by_a_list() -> None:
+    script = [LIST, cut(stream(bookmark(9))), refusal(429, retry_after="1"), answer(200, listing(9))]
+    async with reflecting(*script) as run:
+        await run.asked_for("list", "watch 5", "revision", "revision", "watch 9")
+
+
+class Writes:
+    """What our own writes were answered: once the server says what it has to say, a newer one is there."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._now = 0
+
+    def __call__(self) -> int:
+        return self._now
+
+    def before(self, reply: Reply) -> Reply:
+        async def late(line: Any) -> None:
+            self._now = self._version
+            await reply(line)
+
+        return late
+
+
+async def test_a_version_below_our_own_writes_restarts_the_sink() -> None:
+    """The watch had not shown the write yet, so by its versions alone nothing went back."""
+    writes = Writes(8)
+    end = writes.before(cut(stream(bookmark(6))))
+    async with reflecting(
+        LIST, end, answer(200, listing(7)), answer(200, listing(7, B)), written=writes
+    ) as run:
+        await run.notes.reach("replace 5 a", "restart 7 b")
+        await run.asked_for("list", "watch 5", "revision", "list", "watch 7")
+
+
+async def test_a_write_answered_while_the_list_was_under_way_is_no_going_back() -> None:
+    writes = Writes(99)
+    gone = bytes_of(stream(bookmark(6), error_event(410, "Gone")))
+    async with reflecting(LIST, gone, writes.before(answer(200, listing(7, B))), written=writes) as run:
+        await run.notes.reach("replace 5 a", "replace 7 b")
+
+
+async def test_a_kind_that_is_not_served_any_more_ends_it() -> None:
+    missing = [refusal(404, "NotFound")] * 5
+    async with scripted(*missing) as server, Client(server.credentials()) as client:
+        with pytest.raises(NotFound):
+            await reflect(client, CONFIGMAPS, Notes(), clock=FakeClock())
+
+
+async def test_a_server_that_only_just_started_may_say_not_found_a_few_times() -> None:
+    away = [refusal(404, "NotFound")] * 4
+    async with reflecting(*away, LIST, refusal(410, "Expired"), *away, answer(200, listing(9, B))) as run:
+        await run.notes.reach("replace 5 a", "replace 9 b")
 
 
 async def test_versions_that_are_no_numbers_are_not_compared() -> None:

@@ -33,6 +33,7 @@ class Cache:
         self._buried: dict[Key, int] = {}  # what we deleted ourselves, until the watch has caught up
         self._listeners: list[Listener] = []
         self._seen = 0  # the latest revision the watch has shown us
+        self.written = 0  # the latest revision that answered a write of ours
         self.filled = False
 
     def __len__(self) -> int:
@@ -86,6 +87,7 @@ class Cache:
         for key, obj in listed.items():
             self._set(key, obj)
         self._seen = int(resource_version or 0)
+        self.written = 0
         self.filled = True
 
     def apply(self, type: str, obj: Object) -> None:
@@ -99,6 +101,7 @@ class Cache:
 
     def observe(self, obj: Object) -> None:
         """The API server's answer to a write of ours."""
+        self.written = max(self.written, revision_of(obj))
         self._see(obj)
 
     def bury(self, obj: Object) -> None:

@@ -2,7 +2,7 @@
 
 No decision is made before every cache is filled. A kind whose CRD is not installed is waited for when the
 dialect cannot do without it, and counts as empty when it is optional (Cluster API beside Metal3); it is
-looked for again until it appears.
+looked for again until it appears, and again when the version in use is served no longer.
 """
 
 from __future__ import annotations
@@ -70,15 +70,23 @@ class Mirror:
             await kept.known.wait()
 
     async def _follow(self, kept: Kept) -> None:
-        kept.resource = await self._find(kept)
-        kept.cache.filled = False  # an optional kind that was missing counted as empty until now
-        namespace = (kept.watched.namespace or self._namespace) if kept.resource.namespaced else ""
+        while True:
+            kept.resource = await self._find(kept)
+            kept.cache.filled = False  # an optional kind that was missing counted as empty until now
+            try:
+                await self._reflect(kept, kept.resource)
+            except NotFound:
+                _log.warning("no longer served, looking for another version", resource=str(kept.resource))
+
+    async def _reflect(self, kept: Kept, resource: Resource) -> None:
+        namespace = (kept.watched.namespace or self._namespace) if resource.namespaced else ""
         await reflect(
             self._client,
-            kept.resource,
+            resource,
             _Filling(kept),
             namespace=namespace,
             label_selector=kept.watched.label_selector,
+            written=lambda: kept.cache.written,
         )
 
     async def _find(self, kept: Kept) -> Resource:
@@ -104,19 +112,25 @@ class Mirror:
 
 
 class _Filling:
-    """Passes everything on to the cache and rings the bell after the first list."""
+    """Passes everything on to the cache and rings the bell after the first list. That one counts alone: what
+    the cache has from before is of another version of the kind, and looks otherwise.
+    """
 
     def __init__(self, kept: Kept) -> None:
         self._cache = kept.cache
         self._known = kept.known
+        self._first = True
         self.apply = kept.cache.apply
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        self._cache.replace(items, resource_version)
-        self._known.set()
+        if self._first:
+            self.restart(items, resource_version)
+        else:
+            self._cache.replace(items, resource_version)
 
     def restart(self, items: list[Object], resource_version: str) -> None:
         self._cache.restart(items, resource_version)
+        self._first = False
         self._known.set()
 
 

@@ -3,11 +3,13 @@
     list in pages ──► sink.replace ──► watch from that version ──► sink.apply …
          ▲                                   │ cut, or ended in time: again from the last version seen
          └───────────────────────────────────┘ 410, ERROR, silence, no progress twice, version going back,
-                                               or ten minutes over: list again
+                                               server away, or ten minutes over: list again
 
 Work downstream is level-triggered, so a missed event may cost time, never correctness; the periodic list
 bounds that time. A store restored from a backup continues at a lower version: a watch from the old, higher
-one would wait in silence, so the version is asked for before every watch that does not follow a list.
+one would wait in silence, so the version is asked for before every watch that does not follow a list. Where
+that question finds no server, the next step is a list: by the time it answers, others may have written a
+restored store past the version we know, and then no number tells that its history is another one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from berth import log
-from berth.errors import Gone, KubeError, Unreachable
+from berth.errors import Gone, KubeError, NotFound, ServerError, Unreachable
 from berth.kube.client import SILENCE_SECONDS, Client, Event, Listing
 from berth.kube.meta import Object
 from berth.kube.resource import Resource
@@ -29,6 +31,8 @@ from berth.kube.resource import Resource
 # A stream that goes on although its timeout is over is left this long after the next list was due.
 OVERDUE_SECONDS = 30.0
 LONGEST_RETRY_AFTER_SECONDS = 60.0
+# A server that has just started knows its custom kinds a moment later; said five times, it is believed.
+NOT_FOUND_TIMES = 5
 
 
 class Sink(Protocol):
@@ -78,13 +82,15 @@ async def reflect(
     namespace: str = "",
     label_selector: str = "",
     field_selector: str = "",
+    written: Callable[[], int] = lambda: 0,
     clock: Clock | None = None,
     settings: WatchSettings | None = None,
 ) -> None:
-    """Runs until cancelled. No error of the API server ends it: it waits a little longer each time and
-    goes on.
+    """Runs until cancelled. No error of the API server ends it, it waits a little longer each time and goes
+    on; but where the kind is not served (any more) it raises NotFound in the end. `written` is the highest
+    version that the sink has from elsewhere, the answers to own writes.
     """
-    scope = Scope(client, resource, namespace, label_selector, field_selector)
+    scope = Scope(client, resource, namespace, label_selector, field_selector, written)
     await Reflector(scope, sink, clock or SystemClock(), settings or WatchSettings()).run()
 
 
@@ -97,6 +103,7 @@ class Scope:
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""
+    written: Callable[[], int] = lambda: 0
 
 
 class Reflector:
@@ -116,10 +123,11 @@ class Reflector:
         self._settings = settings
         self._jitter = jitter
         self._version = ""  # to watch from; empty: a list is due
-        self._seen = ""  # the last version of the store we know of
+        self._seen = 0  # the last version of the store that was shown to us
         self._went_back = False  # the store's history is not the one we saw
         self._relist_at = 0.0
         self._failures = 0
+        self._not_found = 0
         self._idle_streams = 0
         self._trouble = ""
         self._log = log.get("berth.kube.watch")
@@ -131,6 +139,12 @@ class Reflector:
             except Gone as error:
                 self._relist(str(error))
                 await self._back_off("Gone")
+            except NotFound as error:
+                self._not_found += 1
+                if self._not_found == NOT_FOUND_TIMES:
+                    raise
+                self._relist(str(error))
+                await self._back_off(f"{error.reason}: {error}")
             except KubeError as error:
                 asked = getattr(error, "retry_after_seconds", None)
                 await self._back_off(
@@ -147,6 +161,7 @@ class Reflector:
 
     async def _list(self) -> None:
         scope = self._scope
+        known = self._known()
         listing = await scope.client.list(
             scope.resource,
             scope.namespace,
@@ -155,20 +170,33 @@ class Reflector:
         )
         for item in listing.items:
             self._trim(item)
-        self._hand_over(listing)
+        self._hand_over(listing, known)
         self._relist_at = self._clock.now() + self._settings.relist_seconds * self._jitter(0.9, 1.1)
         self._idle_streams = 0
 
-    def _hand_over(self, listing: Listing) -> None:
-        went_back = self._went_back or _is_lower(listing.resource_version, self._seen)
+    def _hand_over(self, listing: Listing, known: int) -> None:
+        went_back = self._went_back or _is_lower(listing.resource_version, known)
         (self._sink.restart if went_back else self._sink.replace)(listing.items, listing.resource_version)
-        self._version = self._seen = listing.resource_version
+        self._step_to(listing.resource_version)
         self._went_back = False
+        self._not_found = 0
 
     async def _check_revision(self) -> None:
-        present = await self._scope.client.revision(self._scope.resource, self._scope.namespace)
-        if _is_lower(present, self._version):
+        known = self._known()
+        try:
+            present = await self._scope.client.revision(self._scope.resource, self._scope.namespace)
+        except (Unreachable, ServerError):
+            self._relist("the server was away")
+            raise
+        if _is_lower(present, known):
             self._rewind()
+
+    def _known(self) -> int:
+        """No lower version answers a question asked from now on, unless the store went back."""
+        return max(self._seen, self._scope.written())
+
+    def _step_to(self, version: str) -> None:
+        self._version, self._seen = version, _number(version)
 
     async def _watch(self) -> None:
         """One stream from the last version; it ends by itself, at the latest when the next list is due."""
@@ -205,13 +233,13 @@ class Reflector:
     def _take(self, event: Event) -> bool:
         """False if the event shows that we must list again."""
         version = event.object["metadata"]["resourceVersion"]
-        if _is_lower(version, self._version):
+        if _is_lower(version, self._seen):
             self._rewind()
             return False
         if event.type != "BOOKMARK":
             self._trim(event.object)
             self._sink.apply(event.type, event.object)
-        self._version = self._seen = version
+        self._step_to(version)
         self._recovered()
         return True
 
@@ -248,8 +276,12 @@ class Reflector:
             obj["metadata"].pop("managedFields", None)
 
 
-def _is_lower(version: str, than: str) -> bool:
+def _is_lower(version: str, than: int) -> bool:
+    return 0 < _number(version) < than
+
+
+def _number(version: str) -> int:
     """Versions of one store are growing integers; what is no integer (an aggregated server's) says
     nothing.
     """
-    return version.isdigit() and than.isdigit() and int(version) < int(than)
+    return int(version) if version.isdigit() else 0
