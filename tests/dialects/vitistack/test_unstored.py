@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import aiohttp
 import pytest
 from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Verdict, Write
 from tests.support.killing import serves
+from tests.support.line import Fate, line
 from tests.support.operator import Operator, eventually
 from tests.support.vitistack import SYSTEM, VALUE, World, address_of, operating
 
@@ -163,3 +165,39 @@ async def test_a_record_remembers_whom_the_entry_may_be_registered_for() -> None
     assert found.formers == ("u-0", *(f"u-{number}" for number in range(12, 19)))
     assert not replace(found, formers=()).over(replace(found, released=True)).formers
     assert list(parse(body("records-1", SYSTEM, [found]))) == [found]
+
+
+async def test_a_call_that_arrives_after_its_release_leaves_no_entry(
+    cluster: DevCluster, bare: World
+) -> None:
+    """I4: an update is being confirmed while its Service goes and all of it is released."""
+    arrives, held = asyncio.Event(), asyncio.Event()
+
+    async def hold_the_first(number: int) -> Fate:
+        if number == 1:
+            held.set()
+            await arrives.wait()
+        return Fate.PASS
+
+    async with (
+        line(bare.api.url) as (wire, url),
+        operating(
+            cluster, bare.api, api_url=url, api_seconds=30.0, webhook_deadline_seconds=60.0
+        ) as operator,
+    ):
+        await serves(bare)
+        made = await bare.create()
+        wire.calls, wire.before = 0, hold_the_first
+        review = asyncio.create_task(reviewed(operator, made, deny_external_cleanup="true"))
+        await asyncio.wait_for(held.wait(), 60)
+        await bare.delete()
+
+        async def is_released() -> bool:
+            return not bare.api.of_namespace(bare.namespace_id) and not await bare.records()
+
+        assert await eventually(is_released, 60)
+        arrives.set()
+        await review
+        assert await eventually(is_released, 60)
+        await asyncio.sleep(1.0)
+        assert await is_released()

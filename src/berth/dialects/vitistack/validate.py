@@ -191,6 +191,7 @@ class Validation:
                 case.warnings.append(f"the address is confirmed later: {self._parts.registrar.said(error)}")
                 return
             raise self._no(case, error, words.not_validated(record.address.family, case.name, "")) from error
+        await self._noted(record, secret)
         ip = str(record.address)
         _log.info("Validate IP-address succeeded!", name=case.name, namespace=case.namespace, ip=ip)
 
@@ -252,6 +253,7 @@ class Validation:
             await self._parts.registrar.replace(record, olds, new)
         except ApiError as error:
             raise self._no(case, error, words.not_replaced(record.address.family, case.name, "")) from error
+        await self._noted(record, new, *olds)
 
     async def _rekey_back(self, back: Record, secrets: tuple[Secret, Secret]) -> None:
         """If that is refused, too, both are kept, and the controller goes by what is stored."""
@@ -288,11 +290,21 @@ class Validation:
             await self._parts.registrar.confirm(record, secrets)
         except ApiError as error:
             raise self._no(case, error, words.not_validated(record.address.family, case.name, "")) from error
+        await self._noted(record, *secrets)
 
     async def _amend_back(self, before: Record | None, secrets: tuple[Secret, ...]) -> None:
         if before is not None:
             await self._parts.records.put(before)
             await self._parts.registrar.confirm(before, secrets)
+
+    async def _noted(self, record: Record, *secrets: Secret) -> None:
+        """The Service may have gone, and all of it been released, before our call arrived: then the entry is
+        there again, and must be found again.
+        """
+        if self._parts.records.seen(record.name) is None:
+            await self._parts.records.put(record)
+            if record.kept:
+                await self._parts.vault.keep(record, *secrets)
 
     # Failing
 
