@@ -36,7 +36,7 @@ IN_FLIGHT = 64
 READY_SECONDS = 60.0
 QUIET_SECONDS = 0.5
 QUIET_SHARE = 0.1  # of a core: an API server is never quite still
-WARM = 20
+WARM = 2 * IN_FLIGHT  # claims before it counts: every connection is made, every path was taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ async def run_scenario(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncItera
 
 def _rounds(n: int) -> int:
     """The shorter, the more it depends on the moment."""
-    return 5 if n <= 200 else 3 if n <= 1000 else 1
+    return 9 if n <= 200 else 5 if n <= 1000 else 3
 
 
 async def _measure(scenario: Scenario, n: int, rounds: int) -> Object:

@@ -36,8 +36,10 @@ _log = log.get("berth.kubipam.ledger")
 
 TRIES = 12
 # Under load groups form while the last write is on its way; this keeps them from being small. It is the pause
-# after a group of CROWD: after one or two the next is written almost at once, since nobody would join it.
+# after a group of CROWD: after one or two the next is written almost at once, since nobody would join it. It
+# is over, too, when nobody joined for LULL_SECONDS: then the crowd has been served.
 PACE_SECONDS = 0.05
+LULL_SECONDS = 0.015
 CROWD = 8
 LONGEST_PAUSE_SECONDS = 1.0
 # The API server refuses objects above 1.5 MiB. Only a range in very many pieces gets there.
@@ -256,10 +258,11 @@ class Ledger:
             raise mine.error
 
     async def _pace(self) -> None:
-        pace = PACE_SECONDS * min(1.0, self._served / CROWD)
-        wait = self._wrote_at + pace - time.monotonic()
-        if wait > 0:
-            await asyncio.sleep(wait)
+        until = self._wrote_at + PACE_SECONDS * min(1.0, self._served / CROWD)
+        joined = 0
+        while (left := until - time.monotonic()) > 0 and len(self._waiting) > joined:
+            joined = len(self._waiting)
+            await asyncio.sleep(min(left, LULL_SECONDS))
         self._wrote_at = time.monotonic()
 
     async def _commit(self) -> None:
