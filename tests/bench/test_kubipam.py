@@ -22,5 +22,5 @@ async def test_every_load_is_served(cluster: DevCluster) -> None:
             for load in LOADS:
                 seen = await flood(client, scenario(load), 20)
                 assert len(seen.bound_at) == 20
-                assert min(seen.latencies_ms()) > 0
+                assert seen.latency_ms(0.0) > 0
             assert operator.rss_mb() > 0

@@ -36,6 +36,7 @@ IN_FLIGHT = 64
 READY_SECONDS = 60.0
 QUIET_SECONDS = 0.5
 QUIET_SHARE = 0.1  # of a core: an API server is never quite still
+STEADY, STEADY_PER_S, STEADY_ROUNDS = 500, 50.0, 3
 WARM = 2 * IN_FLIGHT  # claims before it counts: every connection is made, every path was taken
 
 
@@ -72,8 +73,9 @@ class Seen:
     def seconds(self) -> float:
         return max(self.bound_at.values()) - min(self.asked_at.values())
 
-    def latencies_ms(self) -> list[float]:
-        return sorted((self.bound_at[name] - at) * 1000 for name, at in self.asked_at.items())
+    def latency_ms(self, share: float) -> float:
+        taken = sorted(self.bound_at[name] - at for name, at in self.asked_at.items())
+        return taken[int(len(taken) * share)] * 1000
 
 
 @asynccontextmanager
@@ -101,9 +103,7 @@ async def ceiling(client: Client, scenario: Scenario, n: int) -> float:
 
         async def worker() -> None:
             for number in numbers:
-                claim = scenario.claim(namespace, number)
-                seen.asked_at[claim["metadata"]["name"]] = time.perf_counter()
-                stored = await client.create(scenario.claims, claim, namespace)
+                stored = await _ask(client, scenario, namespace, number, seen)
                 await scenario.writes(client, stored, number)
 
         await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
@@ -129,32 +129,76 @@ async def flood(client: Client, scenario: Scenario, n: int) -> Seen:
 
 async def steady(client: Client, scenario: Scenario, n: int, per_second: float) -> Seen:
     """Claims at an even pace, whatever becomes of them meanwhile."""
+    return await _paced(client, scenario, n, per_second, lambda claim, number: _nothing())
+
+
+async def steady_ceiling(client: Client, scenario: Scenario, n: int, per_second: float) -> Seen:
+    """The same pace, and the writes made by whoever asks: how long they take on this machine without any
+    operator."""
+    return await _paced(
+        client, scenario, n, per_second, lambda claim, number: scenario.writes(client, claim, number)
+    )
+
+
+async def _paced(
+    client: Client,
+    scenario: Scenario,
+    n: int,
+    per_second: float,
+    then: Callable[[Object, int], Awaitable[None]],
+) -> Seen:
     namespace = await fresh_namespace(client, scenario)
     seen = Seen(wanted=n)
+
+    async def one(number: int) -> None:
+        await then(await _ask(client, scenario, namespace, number, seen), number)
+
     async with _watching(client, scenario, namespace, seen), asyncio.TaskGroup() as group:
         started = time.perf_counter()
         for number in range(n):
             await asyncio.sleep(max(0.0, started + number / per_second - time.perf_counter()))
-            group.create_task(_ask(client, scenario, namespace, number, seen))
+            group.create_task(one(number))
         async with asyncio.timeout(60):
             await seen.done.wait()
     return seen
 
 
+async def _nothing() -> None:
+    pass
+
+
 async def run_scenario(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncIterator[Object]:
     """For each size: ceiling and flood in turn, a few rounds, and a ceiling at the end; medians. Then the
-    steady rate once."""
+    steady rate, in the same way."""
     for n in sizes:
         yield await _measure(scenario, n, _rounds(n))
-    async with _at_work(scenario) as (client, _):
-        latencies = (await steady(client, scenario, 500, 50.0)).latencies_ms()
-    yield {
+    yield await _measure_steady(scenario)
+
+
+async def _measure_steady(scenario: Scenario) -> Object:
+    ours, tops = [], []
+    for _ in range(STEADY_ROUNDS):
+        async with bench_cluster(scenario.crds()) as (cluster, client):
+            await ceiling(client, scenario, WARM)
+            await _at_rest(cluster)
+            tops.append(await steady_ceiling(client, scenario, STEADY, STEADY_PER_S))
+        async with _at_work(scenario) as (client, _):
+            ours.append(await steady(client, scenario, STEADY, STEADY_PER_S))
+    return {
         "bench": f"{scenario.name}-steady",
-        "n": 500,
-        "per_s": 50.0,
-        "p50_ms": round(latencies[len(latencies) // 2], 1),
-        "p99_ms": round(latencies[int(len(latencies) * 0.99)], 1),
+        "n": STEADY,
+        "per_s": STEADY_PER_S,
+        "p50_ms": _median_of(ours, 0.5),
+        "p99_ms": _median_of(ours, 0.99),
+        "ceiling_p50_ms": _median_of(tops, 0.5),
+        "ceiling_p99_ms": _median_of(tops, 0.99),
+        "rounds": STEADY_ROUNDS,
     }
+
+
+def _median_of(runs: list[Seen], share: float) -> float:
+    """Of the quantiles of each run."""
+    return round(statistics.median(run.latency_ms(share) for run in runs), 1)
 
 
 def _rounds(n: int) -> int:
@@ -277,10 +321,10 @@ async def fresh_namespace(client: Client, scenario: Scenario) -> str:
     return namespace
 
 
-async def _ask(client: Client, scenario: Scenario, namespace: str, number: int, seen: Seen) -> None:
+async def _ask(client: Client, scenario: Scenario, namespace: str, number: int, seen: Seen) -> Object:
     claim = scenario.claim(namespace, number)
     seen.asked_at[claim["metadata"]["name"]] = time.perf_counter()
-    await client.create(scenario.claims, claim, namespace)
+    return await client.create(scenario.claims, claim, namespace)
 
 
 @asynccontextmanager
