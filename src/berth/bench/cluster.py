@@ -127,31 +127,19 @@ async def flood(client: Client, scenario: Scenario, n: int) -> Seen:
     return seen
 
 
-async def steady(client: Client, scenario: Scenario, n: int, per_second: float) -> Seen:
-    """Claims at an even pace, whatever becomes of them meanwhile."""
-    return await _paced(client, scenario, n, per_second, lambda claim, number: _nothing())
-
-
-async def steady_ceiling(client: Client, scenario: Scenario, n: int, per_second: float) -> Seen:
-    """The same pace, and the writes made by whoever asks: how long they take on this machine without any
-    operator."""
-    return await _paced(
-        client, scenario, n, per_second, lambda claim, number: scenario.writes(client, claim, number)
-    )
-
-
-async def _paced(
-    client: Client,
-    scenario: Scenario,
-    n: int,
-    per_second: float,
-    then: Callable[[Object, int], Awaitable[None]],
+async def steady(
+    client: Client, scenario: Scenario, n: int, per_second: float, *, operated: bool = True
 ) -> Seen:
+    """Claims at an even pace, whatever becomes of them meanwhile. Not operated: whoever asks makes the
+    operator's writes himself; so long they take on this machine.
+    """
     namespace = await fresh_namespace(client, scenario)
     seen = Seen(wanted=n)
 
     async def one(number: int) -> None:
-        await then(await _ask(client, scenario, namespace, number, seen), number)
+        stored = await _ask(client, scenario, namespace, number, seen)
+        if not operated:
+            await scenario.writes(client, stored, number)
 
     async with _watching(client, scenario, namespace, seen), asyncio.TaskGroup() as group:
         started = time.perf_counter()
@@ -161,10 +149,6 @@ async def _paced(
         async with asyncio.timeout(60):
             await seen.done.wait()
     return seen
-
-
-async def _nothing() -> None:
-    pass
 
 
 async def run_scenario(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncIterator[Object]:
@@ -178,10 +162,8 @@ async def run_scenario(scenario: Scenario, sizes: tuple[int, ...]) -> AsyncItera
 async def _measure_steady(scenario: Scenario) -> Object:
     ours, tops = [], []
     for _ in range(STEADY_ROUNDS):
-        async with bench_cluster(scenario.crds()) as (cluster, client):
-            await ceiling(client, scenario, WARM)
-            await _at_rest(cluster)
-            tops.append(await steady_ceiling(client, scenario, STEADY, STEADY_PER_S))
+        async with _alone(scenario) as client:
+            tops.append(await steady(client, scenario, STEADY, STEADY_PER_S, operated=False))
         async with _at_work(scenario) as (client, _):
             ours.append(await steady(client, scenario, STEADY, STEADY_PER_S))
     return {
@@ -232,10 +214,17 @@ async def _measure(scenario: Scenario, n: int, rounds: int) -> Object:
 
 
 async def _ceiling_alone(scenario: Scenario, n: int) -> float:
+    async with _alone(scenario) as client:
+        return await ceiling(client, scenario, n)
+
+
+@asynccontextmanager
+async def _alone(scenario: Scenario) -> AsyncIterator[Client]:
+    """A control plane without an operator, as warm as with one."""
     async with bench_cluster(scenario.crds()) as (cluster, client):
         await ceiling(client, scenario, WARM)
         await _at_rest(cluster)
-        return await ceiling(client, scenario, n)
+        yield client
 
 
 @asynccontextmanager

@@ -1,13 +1,13 @@
 """`berth bench vitistack`: Services admitted a second with both webhooks, beside the same API server without.
 
-Each Service costs an inner dry run, two reviews, and its share of the IPAM-API's calls (SQLite), of a record
-and of a pool write. The rates are taken in turn, the ceiling before and after, each with no other Services in
-the cluster: the API server itself gets slower with each one it has. `rehearsed_per_s` is the ceiling's rate
-where its client makes the dry run itself before each create: what a webhook that costs nothing would leave.
-CPU is counted while Services are created, not while they go
-again: `cpu_ms` is milliseconds a Service for each process with webhooks, `busy` the share of all cores that
-these processes had together (near 1: the machine is the limit, else they wait for each other). Latencies are
-the API server's own: its histogram of each webhook, read before and after.
+Each Service costs an inner dry run, two reviews, and its share of the IPAM-API's calls (SQLite), of a
+record and of a pool write. The rates are taken in turn, the ceiling before and after, each with no other
+Services in the cluster: the API server itself gets slower with each one it has. `rehearsed_per_s` is the
+ceiling's rate where its client makes the dry run itself before each create: what a webhook that costs
+nothing would leave. CPU is counted while Services are created, not while they go again: `cpu_ms` is
+milliseconds a Service for each process with webhooks, `busy` the share of all cores that these processes
+had together (near 1: the machine is the limit, else they wait for each other). Latencies are the API
+server's own: its histogram of each webhook, read before and after.
 """
 
 from __future__ import annotations
