@@ -127,6 +127,23 @@ async def test_a_successor_need_not_wait_for_one_that_said_it_leaves(world: Worl
     assert (await world.delete("a", address=A)).status == 200
 
 
+async def test_last_words_count_although_nothing_is_left_to_list(world: World) -> None:
+    """It was heard before its first Service came, and ends while its addresses are still expiring."""
+    await report(world, 1, epoch="old")
+    await world.post("a", address=A)
+    await world.delete("a", address=A)
+    reply = await report(world, 2, epoch="old", leaving=True)
+    assert (reply.body["counted"], reply.body["unknown"]) == (True, [])
+    await world.post("b", address=B)
+    assert not (await report(world, 1, listed("b", B), epoch="new")).body["frozen"]
+
+
+async def test_last_words_of_a_stranger_count_for_nothing(world: World) -> None:
+    await world.post("a", address=A)
+    reply = await report(world, 1, epoch="stranger", leaving=True)
+    assert (reply.body["counted"], reply.body["unknown"]) == (False, [])
+
+
 async def test_other_clusters_are_not_frozen_with_it(world: World) -> None:
     await world.post("a", address=A)
     await world.post("a", address=B, cluster="other-cluster")

@@ -89,12 +89,13 @@ def _mark(wish: Register) -> str:
 
 async def compare(ledger: Ledger, beat: Beat, listed: Sequence[Register], *, trusted: bool) -> Compared:
     """`trusted`: the caller has proved elsewhere that it may speak for this cluster. Otherwise a secret
-    has to open something, or the cluster has nothing here: else the report counts for nothing and tells
-    nothing.
+    has to open something, or the cluster has nothing here: else the report tells nothing and counts for
+    nothing, but for the last words of a process that was heard before and has nothing to list now.
     """
     picture, own = await _picture(ledger, beat.cluster_id, listed)
     result = Compared(conflict=picture.conflict)
-    result.counted = trusted or picture.opened or not own
+    proved = trusted or picture.opened or not own
+    result.counted = proved or (beat.leaving and await operators.has_spoken(ledger.engine, beat))
     confirmed = await _heard(ledger, beat, picture.absent, result) if result.counted else frozenset()
     acts = result.counted and not beat.leaving
     adopting = [wish for wish in picture.absent if _mark(wish) in confirmed and acts and not result.frozen]
@@ -107,7 +108,7 @@ async def compare(ledger: Ledger, beat: Beat, listed: Sequence[Register], *, tru
         for wish in picture.absent
         if (wish.address, wish.entry.identity) not in done
     ]
-    if result.counted:
+    if proved:
         result.unknown = _unknown(own, listed)
     return result
 

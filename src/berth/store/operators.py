@@ -73,6 +73,15 @@ async def heard(tx: Transaction, beat: Beat, missing: Iterable[str]) -> frozense
     return listed & before.missing if before and before.sequence < beat.sequence else frozenset()
 
 
+async def has_spoken(engine: Engine, beat: Beat) -> bool:
+    """Whether a report of this very process was noted before."""
+    async with engine.snapshot() as tx:
+        found = await tx.rows(
+            "SELECT 1 FROM operators WHERE cluster_id = $1 AND epoch = $2", beat.cluster_id, beat.epoch
+        )
+    return bool(found)
+
+
 async def frozen(tx: Transaction, clusters: Iterable[str], now: int) -> frozenset[str]:
     """Those of the clusters for which two operators speak."""
     return frozenset(row[0] for row in await tx.rows(SEVERAL, sorted(set(clusters)), now))

@@ -37,7 +37,8 @@ Object = dict[str, Any]
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 NAME_LENGTH, SUFFIX_LENGTH = 63, 5
 ANNOTATION_BYTES = 256 * 1024
-# Of a dry run only the verdict counts.
+# Of a dry run only the verdict counts: whose version and whose fields these are is nothing to it.
+UNTRIED = ("resourceVersion", "managedFields")
 TRYING = {"dryRun": "All", "fieldValidation": "Ignore"}  # its fields have been through that already
 BRIEFLY = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 
@@ -114,8 +115,8 @@ class Mutation:
         return fill.with_addresses(service, addresses, self._defaults.bare), warnings
 
     async def _try_out(self, service: Object, creating: bool) -> None:
-        """The inner dry run. Without a version: somebody else's write in between is not our concern."""
-        meta_ = {key: value for key, value in service["metadata"].items() if key != "resourceVersion"}
+        """The inner dry run. Somebody else's write in between is not our concern."""
+        meta_ = {key: value for key, value in service["metadata"].items() if key not in UNTRIED}
         _tell_of_dry_run({"name": meta_["name"], "namespace": meta_["namespace"]}, creating)
         body = {"apiVersion": "v1", "kind": "Service", **service, "metadata": meta_}
         path = kinds.SERVICE.path(meta_["namespace"], None if creating else meta_["name"])
