@@ -3,8 +3,8 @@
     python -m tests.faults.long [--minutes 120] [--seed N] [--rows T02,T08] [--dialect vip] [--controller CMD]
 
 Every row gets its share of the time, a control plane of its own, and is played in portions until its long
-number is reached or its share is used up. Prints a line when a row is done and one table at the end, also
-when it is cut short (Ctrl-C, SIGTERM, SIGHUP); ends with 1 if anything was violated.
+number is reached or its share is used up. Prints a line, and what was violated, when a row is done and one
+table at the end, also when it is cut short (Ctrl-C, SIGTERM, SIGHUP); ends with 1 if anything was violated.
 
 `--controller` drives another controller than ours: a command in which {kubeconfig}, {namespace} and {dialect}
 are filled in. It gets the rows that ask nothing of our own operator's options.
@@ -92,6 +92,7 @@ async def _run(rows: list[Row], options: argparse.Namespace, results: Results) -
         except Exception as error:
             tally.violations.append(f"the row broke off: {error!r}")
         _say(_line(row, tally))
+        _tell_violations(row, tally)
 
 
 async def _row(row: Row, tally: Tally, options: argparse.Namespace) -> None:
@@ -130,8 +131,12 @@ def _show(results: Results) -> None:
     wrong = sum(len(tally.violations) for _, tally in results)
     _say(f"| all | | {tried} | {wrong} | {sum(tally.seconds for _, tally in results):.0f} |\n")
     for row, tally in results:
-        for violation in tally.violations[:SHOWN]:
-            _say(f"{row.id}: {violation}")
+        _tell_violations(row, tally)
+
+
+def _tell_violations(row: Row, tally: Tally) -> None:
+    for violation in tally.violations[:SHOWN]:
+        _say(f"{row.id}: {violation}")
 
 
 def _line(row: Row, tally: Tally) -> str:

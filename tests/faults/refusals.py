@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from random import Random
 
@@ -52,18 +53,28 @@ def half_of_them(random: Random) -> Ask:
 def _busiest(proxy: FaultProxy, market: Market) -> list[str]:
     """Objects that were written to more often than five times a second, over any few seconds. A page on which
     everybody's lease is has as many writes as there are comers and goers."""
-    times: dict[str, list[float]] = defaultdict(list)
     page = market.trade.page.path(market.namespace) if market.trade.page else None
-    for write in proxy.writes:
-        is_page = page is not None and write.path.startswith(page)
-        if write.counts and write.method != "POST" and not is_page:
-            times[write.path.removesuffix("/status")].append(write.at)
+    written = [write for write in proxy.writes if write.counts and write.method != "POST"]
+    written = [write for write in written if page is None or not write.path.startswith(page)]
     most = round(WRITES_A_SECOND * WINDOW_SECONDS)
     return [
         f"{path} was written more than {most} times in {WINDOW_SECONDS:g} s"
-        for path, at in times.items()
+        for (path, _), at in by_object(written, proxy.answers).items()
         if any(last - first < WINDOW_SECONDS for first, last in zip(at, at[most:], strict=False))
     ]
+
+
+def by_object(writes: Iterable[Write], answers: Mapping[int, int]) -> dict[tuple[str, int], list[float]]:
+    """When each was written to. An address that is given out again is another object of the same name: one
+    ends when it is let go, which is the only PUT there is.
+    """
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    earlier: Counter[str] = Counter()
+    for write in writes:
+        path = write.path.removesuffix("/status")
+        times[path, earlier[path]].append(write.at)
+        earlier[path] += write.method == "PUT" and answers.get(write.number) == 200
+    return times
 
 
 async def lost_answers(stage: Stage, tally: Tally, writes: int, trade: Trade) -> None:
