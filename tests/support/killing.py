@@ -21,6 +21,7 @@ from tests.support.vitistack import SYSTEM, World, address_of, service
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.errors import StatusError
+from berth.net import RangeSet, parse_range
 from berth.settings import Settings
 
 REGISTRATION = "/admissionregistration"
@@ -134,13 +135,16 @@ async def wrong(world: World) -> list[str]:
         address.partition("/")[0]: one for one in live for address in address_of(one).split(",") if address
     }
     found = [f"{name} lists no address" for one in live if not address_of(one) for name in [_name(one)]]
-    pool = await world.pool() or []
+    pool = RangeSet(map(parse_range, await world.pool() or []))
     for address, one in listed.items():
         entry = world.api.entries(address).get(_name(one))
         if entry is None or not entry.active or entry.uid != one["metadata"]["uid"]:
             found.append(f"{_name(one)} lists {address}, the IPAM-API has {entry}")
-        if not any(text.partition("/")[0] == address for text in pool):
+        if not pool.contains(parse_range(address)):
             found.append(f"{address} of {_name(one)} is not in the pool")
+    everyone = (address_of(one) for one in (await world.client.list(kinds.SERVICE)).items)
+    wanted = RangeSet(parse_range(text) for listed_ in everyone for text in listed_.split(",") if text)
+    found += [f"{item} is in the pool for nobody" for item in pool.minus(wanted)]
     held = world.api.of_namespace(world.namespace_id)
     found += [f"{address} is held for nobody" for address in sorted(set(held) - set(listed))]
     everything = await world.records()

@@ -27,6 +27,7 @@ from berth.errors import AlreadyExists, ApiRefused, NotFound, ServerError, Statu
 from berth.kube import meta
 from berth.kube.client import Client, PatchKind
 from berth.leasing.holders import Identity
+from berth.net import parse_range
 from berth.store.secrets import Secret
 
 Object = dict[str, Any]
@@ -187,7 +188,9 @@ class World:
         return list(found["spec"]["addresses"])
 
     async def pooled(self, address: str, zone: str = "inet") -> bool:
-        return address in (await self.pool(zone) or [])
+        wanted = parse_range(address)
+        ranges = map(parse_range, await self.pool(zone) or [])
+        return any(one.family == wanted.family and one.contains(wanted.first) for one in ranges)
 
     async def events(self, name: str = "my-service") -> set[str]:
         found = await self.client.list(EVENTS, self.namespace)

@@ -327,9 +327,10 @@ async def test_an_empty_sharing_key_stays_empty(world: World) -> None:
 
 async def test_thirty_at_once_share_one_pool_without_conflicts(world: World) -> None:
     """V-118, V-115: each has its own address, and each is in the pool once."""
-    made = await asyncio.gather(*(world.create(f"web-{number}") for number in range(30)))
+    zone = {"zone": "hnet-public"}
+    made = await asyncio.gather(*(world.create(f"web-{number}", annotations=zone) for number in range(30)))
     addresses = {address_of(one) for one in made}
-    pool = await world.pool() or []
+    pool = await world.pool("hnet-public") or []
     assert len(addresses) == 30
     assert addresses <= set(pool)
     assert len(pool) == len(set(pool))

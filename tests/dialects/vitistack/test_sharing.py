@@ -14,6 +14,7 @@ from tests.support.vitistack import World, address_of, emptied, fresh, of, opera
 
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import Vitistack, kinds
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.settings import Settings
 
@@ -84,6 +85,37 @@ async def test_a_pool_of_our_own_goes_with_its_last_address(world: World) -> Non
         return await world.pool("hnet-public") is None
 
     assert await eventually(is_gone, 60)
+
+
+async def test_a_crowded_pool_is_written_as_ranges_and_follows_every_service(world: World) -> None:
+    """V-115, V-116, V-117: beyond 32 they are merged, and each is covered as long as its Service lives."""
+    theirs = "198.51.100.7/32"
+    names = [f"web-{number}" for number in range(100)]
+    made = await asyncio.gather(*(world.create(name, annotations={"zone": "hnet-private"}) for name in names))
+    addresses = [address_of(one) for one in made]
+    pool = await world.pool("hnet-private") or []
+    assert len(set(addresses)) == 100
+    assert all([await world.pooled(one, "hnet-private") for one in addresses])
+    assert len(pool) < 45
+    pool.append(theirs)
+    await world.client.patch(kinds.POOL, "hnet-private", {"spec": {"addresses": pool}}, metallb.NAMESPACE)
+    gone, left = range(1, 100, 2), range(0, 100, 2)
+    await asyncio.gather(*(world.delete(names[number]) for number in gone))
+
+    async def is_let_go() -> bool:
+        return not any([await world.pooled(addresses[number], "hnet-private") for number in gone])
+
+    assert await eventually(is_let_go, 60)
+    assert all([await world.pooled(addresses[number], "hnet-private") for number in left])
+    await asyncio.gather(*(world.delete(names[number]) for number in left))
+
+    async def is_theirs_alone() -> bool:
+        return await world.pool("hnet-private") == [theirs]
+
+    assert await eventually(is_theirs_alone, 60)
+    found = await world.client.get(kinds.POOL, "hnet-private", metallb.NAMESPACE)
+    assert kinds.MERGED not in meta.annotations(found)
+    await world.client.delete(kinds.POOL, "hnet-private", metallb.NAMESPACE)
 
 
 async def test_what_the_administrator_put_there_stays(world: World) -> None:

@@ -33,6 +33,7 @@ RECORD_LABEL = "ipam.vitistack.io/record"
 RELEASE_ABSENT = "ipam.vitistack.io/release-absent"  # on our namespace: a person agrees to a mass release
 COPY_OF = "ipam.vitistack.io/copy-of"  # on copies of secrets: the UID of the Service
 MADE_BY = "ipam.vitistack.io/made-by"  # annotation on pools that are ours to delete
+MERGED = "ipam.vitistack.io/merged"  # annotation on pools: which of their ranges are ours
 
 MUTATING_CONFIGURATION = "ipam-mutating-webhook-configuration"
 VALIDATING_CONFIGURATION = "ipam-validating-webhook-configuration"

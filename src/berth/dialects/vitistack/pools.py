@@ -10,21 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 from berth.control.mirror import Kept, Watched
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.crowd import Crowd
-from berth.dialects.vitistack.wish import host
-from berth.errors import AlreadyExists, Conflict, InvalidText, NotFound
+from berth.dialects.vitistack.entries import Coverage, Entries, texts
+from berth.errors import AlreadyExists, Conflict, NotFound
 from berth.kube import meta
 from berth.kube.client import Client
-from berth.net import Address, Range, parse_range
+from berth.net import Address
 
 Object = dict[str, Any]
+Change = Callable[[Entries], Entries]
 TRIES = 10
-GATHER_SECONDS = 0.1  # where many come or go at once: a pool of a thousand entries is dear to write
+GATHER_SECONDS = 0.1  # where many come or go at once
 OURS = "berth"
 
 
@@ -56,7 +56,7 @@ class Pools:
                 await self._crowd.gather(GATHER_SECONDS)
                 wanted = self._wanted.pop(zone, set())
                 if still := self.missing(zone, wanted | missing):
-                    await self._change(zone, lambda entries: _with(entries, still))
+                    await self._change(zone, lambda entries: entries.plus(still))
         finally:
             # Whoever gives up waiting leaves no wish behind: nobody would take that entry away again.
             self._wanted.get(zone, set()).difference_update(missing)
@@ -78,10 +78,7 @@ class Pools:
 
     async def _take_away(self, zone: str, leaving: dict[Address, Callable[[], bool]]) -> None:
         gone = {address for address, is_needed in leaving.items() if not is_needed()}
-        texts = {host(address) for address in gone}
-        await self._change(
-            zone, lambda entries: [text for text in entries if text not in texts and not _is_any(text, gone)]
-        )
+        await self._change(zone, lambda entries: entries.minus(gone))
         for address in gone:
             leaving.pop(address, None)  # those who wait for it need not write
 
@@ -93,21 +90,21 @@ class Pools:
             return set(addresses)
         seen, coverage = self._coverage.get(zone, (None, None))
         if coverage is None or seen is not pool:
-            coverage = Coverage(_entries(pool))
+            coverage = Coverage(texts(pool))
             self._coverage[zone] = (pool, coverage)
         return {address for address in addresses if address not in coverage}
 
     def elsewhere(self, zone: str, address: Address) -> str:
         """The pool of another name that covers it: MetalLB refuses pools that overlap."""
         for pool in self._kept.cache if self._kept is not None else ():
-            if pool["metadata"]["name"] != zone and address in Coverage(_entries(pool)):
+            if pool["metadata"]["name"] != zone and address in Coverage(texts(pool)):
                 return str(pool["metadata"]["name"])
         return ""
 
     def _lock(self, zone: str) -> asyncio.Lock:
         return self._locks.setdefault(zone, asyncio.Lock())
 
-    async def _change(self, zone: str, change: Callable[[list[str]], list[str]]) -> None:
+    async def _change(self, zone: str, change: Change) -> None:
         assert self._kept is not None
         pool = self._kept.cache.get(self._namespace, zone)
         for _ in range(TRIES):
@@ -123,20 +120,18 @@ class Pools:
         except NotFound:
             return None
 
-    async def _change_once(
-        self, zone: str, pool: Object | None, change: Callable[[list[str]], list[str]]
-    ) -> None:
-        before = _entries(pool) if pool is not None else []
+    async def _change_once(self, zone: str, pool: Object | None, change: Change) -> None:
+        before = Entries.of(pool) if pool is not None else Entries()
         after = change(before)
         if after == before:
             return
         if pool is None:
             self._observe(await self._client.create(kinds.POOL, self._fresh(zone, after)))
-        elif after:
-            body = {
-                "metadata": {"resourceVersion": meta.resource_version(pool)},
-                "spec": {"addresses": after},
-            }
+        elif after.texts:
+            about: Object = {"resourceVersion": meta.resource_version(pool)}
+            if after.annotation != meta.annotations(pool).get(kinds.MERGED):
+                about["annotations"] = {kinds.MERGED: after.annotation}
+            body = {"metadata": about, "spec": {"addresses": after.texts}}
             self._observe(await self._client.patch(kinds.POOL, zone, body, self._namespace))
         elif meta.annotations(pool).get(kinds.MADE_BY) == OURS:
             await self._delete(zone, pool)
@@ -151,60 +146,16 @@ class Pools:
         assert self._kept is not None
         self._kept.cache.observe(pool)
 
-    def _fresh(self, zone: str, entries: list[str]) -> Object:
+    def _fresh(self, zone: str, entries: Entries) -> Object:
+        merged = {kinds.MERGED: entries.annotation} if entries.annotation else {}
+        about = {
+            "name": zone,
+            "namespace": self._namespace,
+            "annotations": {kinds.MADE_BY: OURS, **merged},
+        }
         return {
             "apiVersion": kinds.POOL.api_version,
             "kind": kinds.POOL.kind,
-            "metadata": {
-                "name": zone,
-                "namespace": self._namespace,
-                "annotations": {kinds.MADE_BY: OURS},
-            },
-            "spec": {"addresses": entries, "autoAssign": False, "avoidBuggyIPs": False},
+            "metadata": about,
+            "spec": {"addresses": entries.texts, "autoAssign": False, "avoidBuggyIPs": False},
         }
-
-
-def _entries(pool: Object) -> list[str]:
-    return list((pool.get("spec") or {}).get("addresses") or [])
-
-
-class Coverage:
-    """What a pool's entries cover. A pool lists an entry per Service, and each Service asks."""
-
-    def __init__(self, entries: Iterable[str]) -> None:
-        self._texts = frozenset(entries)
-        # A single IPv4 address has one spelling, so only other entries are worth parsing.
-        self._ranges = [found for text in self._texts if text[-3:] != "/32" and (found := _range(text))]
-
-    def __contains__(self, address: Address) -> bool:
-        if host(address) in self._texts:
-            return True
-        return any(one.family is address.family and one.contains(address.value) for one in self._ranges)
-
-
-def _with(entries: list[str], addresses: Iterable[Address]) -> list[str]:
-    coverage = Coverage(entries)
-    new = sorted((one for one in addresses if one not in coverage), key=_order)
-    return [*entries, *(host(one) for one in new)]
-
-
-def _order(address: Address) -> tuple[int, int]:
-    return int(address.family), address.value
-
-
-@lru_cache(maxsize=16384)
-def _range(entry: str) -> Range | None:
-    try:
-        return parse_range(entry.replace(" ", ""))
-    except InvalidText:
-        return None
-
-
-def _is_any(entry: str, addresses: set[Address]) -> bool:
-    """An entry for one of them, however it is written; a wider range is the administrator's."""
-    if entry[-3:] == "/32":
-        return False  # has one spelling
-    found = _range(entry)
-    if found is None or found.first != found.last:
-        return False
-    return Address(found.family, found.first) in addresses

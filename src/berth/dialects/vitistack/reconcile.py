@@ -19,7 +19,7 @@ from berth.control.controller import Controller
 from berth.control.mirror import Kept, Watched
 from berth.dialects.shape import Built, Kit
 from berth.dialects.tally import Tally
-from berth.dialects.vitistack import admit, filing, kinds, pools, records
+from berth.dialects.vitistack import admit, entries, filing, kinds, pools, records
 from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.crowd import Crowd
@@ -36,15 +36,16 @@ from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.releasing import Restraint
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.vitistack.vault import Vault
-from berth.errors import InvalidText, UserError
+from berth.errors import UserError
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.meta import Ref
-from berth.net import Address, parse_range
+from berth.net import Address
 from berth.settings import Settings
 from berth.store.secrets import Secret
 
 Object = dict[str, Any]
+FEW = 256  # addresses that left a pool, looked up one by one
 
 
 def build(kit: Kit) -> Built:
@@ -174,24 +175,18 @@ class _Wiring:
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
         if not self._started or old is None:
             return
-        for text in _listed(old) - (_listed(new) if new is not None else set()):
-            try:
-                found = parse_range(text)
-            except InvalidText:
-                continue
-            if found.first != found.last:
-                self._everything()  # a range of the administrator's: who knows who was in it
-                return
-            for service in self._neighbours.listing(Address(found.family, found.first)):
-                self._controller.add(meta.ref(service))
+        lost = entries.lost(old, new)
+        if lost.count > FEW:
+            self._everything()
+            return
+        for item in lost:
+            for value in range(item.first, item.last + 1):
+                for service in self._neighbours.listing(Address(item.family, value)):
+                    self._controller.add(meta.ref(service))
 
 
 def _service_of(record: Record) -> Ref:
     return Ref("Service", record.namespace, record.who.service_name)
-
-
-def _listed(pool: Object) -> set[str]:
-    return set((pool.get("spec") or {}).get("addresses") or ())
 
 
 def _access(settings: Settings) -> Access:
