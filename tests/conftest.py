@@ -1,7 +1,8 @@
 """Fixtures every test may ask for. Those on the real control plane start it once per worker, on first use.
 
-`make test` gives what failed beside others a second run alone: a busy machine can make it late. A broken
-promise is no matter of time: a failure that names I1, I3, I5 or I6 ends the run with a code of its own.
+`make test` gives what failed beside others a second run alone, with the same seed: a busy machine can make it
+late. A broken promise is no matter of time: a failure that names I1, I3, I5 or I6 ends the run with a code of
+its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -41,13 +41,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, help="repeat a run of the fault bench")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """One seed a run, for all workers: `--seed`, BERTH_SEED, that of the run whose failures are repeated, or
+    any.
+    """
+    if config.option.seed is not None or hasattr(config, "workerinput"):
+        return
+    cache = getattr(config, "cache", None)
+    told = os.environ.get("BERTH_SEED")
+    if not told and cache is not None and config.getoption("lf", False):
+        told = cache.get("berth/seed", None)
+    config.option.seed = int(told or secrets.randbelow(1 << 32))
+    if cache is not None:
+        cache.set("berth/seed", config.option.seed)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed {config.option.seed}: repeat with --seed"
+
+
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """`--seed` or BERTH_SEED repeats a run; it is printed, and a failing test shows the seed it had."""
-    told = request.config.getoption("--seed")
-    number = told if told is not None else int(os.environ.get("BERTH_SEED") or secrets.randbelow(1 << 32))
-    sys.stdout.write(f"seed {number}\n")
-    return int(number)
+    return int(request.config.option.seed)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TextIO
@@ -77,9 +77,24 @@ def configure(level: str = "info", stream: TextIO | None = None, *, json: bool =
             _json_line if json else _tabbed,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(file=stream or sys.stderr),
+        logger_factory=lambda *_: _Lines(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines:
+    """A line that cannot be written, because the disk is full or nobody reads any more, is lost: the work
+    goes on.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def _write(self, line: str) -> None:
+        with suppress(OSError, ValueError):  # a closed stream is a ValueError
+            print(line, file=self._stream, flush=True)
+
+    debug = info = warning = error = _write
 
 
 def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

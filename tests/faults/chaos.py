@@ -179,7 +179,7 @@ async def _rounds(chaos: Chaos, tally: Tally, faults: int) -> None:
         await whole(chaos)
         found = await churn.settle(SETTLE_SECONDS)
         for proxy in chaos.proxies:
-            found += await falls_silent(proxy, 2.0, 20.0)
+            found += await falls_silent(proxy)
         tally.tried += len(played)
         tally.violations += [f"after {', '.join(played)}: {one}" for one in found]
         sizes.append(chaos.running[OTHER].memory)

@@ -137,10 +137,12 @@ async def while_away(stage: Stage, tally: Tally, times: int, trade: Trade) -> No
             if tally.is_over:
                 return
             proxy.slow_reads = {late[number % len(late)]: LATE_SECONDS}
+            await churn.drop(2)
+            await churn.run(6)
             async with stage.operator(market, proxy):
                 tally.add(await churn.settle(GONE_SECONDS))
+                await churn.ask(2)
                 await churn.run(6)
-            await churn.run(6)
 
 
 async def _settle_in(stage: Stage, market: Market, churn: Churn) -> None:
@@ -149,7 +151,8 @@ async def _settle_in(stage: Stage, market: Market, churn: Churn) -> None:
     for name in churn.kept:
         await market.ask(name)
     async with stage.operator(market):
-        assert await until(lambda: market.all_answered(churn.kept), GONE_SECONDS)
+        some = tuple(await churn.ask(4))
+        assert await until(lambda: market.all_answered((*churn.kept, *some)), GONE_SECONDS)
 
 
 def group_path(resource: Resource) -> str:

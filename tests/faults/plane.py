@@ -39,7 +39,7 @@ async def _killed(
         for _ in range(times):
             await _under_load(churn, kill)
             tally.add(await churn.settle())
-        tally.violations += await falls_silent(proxy, 2.0, 30.0)
+        tally.violations += await falls_silent(proxy)
 
 
 async def _under_load(churn: Churn, act: Callable[[], Awaitable[None]]) -> None:
@@ -77,7 +77,7 @@ async def _restore(stage: Stage, market: Market, proxy: FaultProxy, *, bump: boo
     churn.alive = then
     churn.history.calls.clear()
     churn.market.first_seen.clear()  # what was answered after the backup is not in it: I3 ends here
-    return [*found, *await churn.settle(HEAL_SECONDS), *await falls_silent(proxy, 2.0, 30.0)]
+    return [*found, *await churn.settle(HEAL_SECONDS), *await falls_silent(proxy)]
 
 
 async def _bump(stage: Stage, market: Market) -> None:

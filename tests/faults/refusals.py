@@ -38,9 +38,7 @@ async def conflicts(stage: Stage, tally: Tally, times: int, trade: Trade) -> Non
                 await churn.run(1, 0.1)
             proxy.plan = Plan()
             busiest = _busiest(proxy, market)
-            tally.add(
-                [*await churn.settle(30.0 * tally.haste), *busiest, *await falls_silent(proxy, 2.0, 30.0)]
-            )
+            tally.add([*await churn.settle(30.0 * tally.haste), *busiest, *await falls_silent(proxy)])
 
 
 def half_of_them(random: Random) -> Ask:

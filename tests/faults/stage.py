@@ -130,7 +130,9 @@ async def until(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:
         await asyncio.sleep(max(LOOK_SECONDS, PAUSES * (time.monotonic() - looked_at)))
 
 
-async def falls_silent(proxy: FaultProxy, quiet_seconds: float, within_seconds: float) -> list[str]:
+async def falls_silent(
+    proxy: FaultProxy, quiet_seconds: float = 8.0, within_seconds: float = 36.0
+) -> list[str]:
     """I5: after convergence there is a window without writes. Returns what was written too late."""
     within_seconds *= load_of_machine()
     deadline = time.monotonic() + within_seconds

@@ -9,7 +9,7 @@ import time
 
 from tests.faults.churn import Churn
 from tests.faults.row import Tally
-from tests.faults.stage import Stage
+from tests.faults.stage import Stage, until
 from tests.faults.trade import Market, Trade
 from tests.faults.witness import remembered, watched
 
@@ -76,6 +76,7 @@ async def line_at_an_empty_pool(stage: Stage, tally: Tally, times: int, trade: T
 async def _release_all(market: Market, holders: Churn, limit: float) -> list[str]:
     waiting = [f"a{number}" for number in range(10_000, 10_000 + CLAIMS)]
     await asyncio.gather(*(market.ask(name) for name in waiting))
+    told = await until(lambda: _all_told(market, waiting), SETTLE_SECONDS)
     uids = {name: one.uid for name, one in (await market.shown()).items() if name in waiting}
     await holders.drop(CLAIMS)
     holders.alive = waiting
@@ -84,4 +85,10 @@ async def _release_all(market: Market, holders: Churn, limit: float) -> list[str
     took = time.monotonic() - started_at
     after = {name: one.uid for name, one in (await market.shown()).items() if name in waiting}
     late = [f"all were served only after {took:.1f} s"] if took > limit else []
-    return [*found, *late, *([] if after == uids else ["claims were made anew"])]
+    unheard = [] if told else ["I4: nobody told those who wait that the pool is empty"]
+    return [*unheard, *found, *late, *([] if after == uids else ["claims were made anew"])]
+
+
+async def _all_told(market: Market, names: list[str]) -> bool:
+    shown = await market.shown()
+    return all(name in shown and shown[name].reason for name in names)

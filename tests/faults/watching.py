@@ -80,7 +80,7 @@ async def watch_faults(stage: Stage, tally: Tally, tries: int, trade: Trade) -> 
             await churn.run(2)
             tally.add(await churn.settle(FOUND_SECONDS * tally.haste), fault.__name__)
             proxy.streams.heal()
-        tally.violations += await falls_silent(proxy, 2.0, 30.0)
+        tally.violations += await falls_silent(proxy)
 
 
 async def compacted_for_good(stage: Stage, tally: Tally, tries: int, trade: Trade) -> None:
@@ -94,4 +94,4 @@ async def compacted_for_good(stage: Stage, tally: Tally, tries: int, trade: Trad
                 await churn.run(6)
                 await stage.cluster.compact_etcd()
             tally.add(await churn.settle(FOUND_SECONDS))
-        tally.violations += await falls_silent(proxy, 2.0, 30.0)
+        tally.violations += await falls_silent(proxy)

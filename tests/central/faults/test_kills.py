@@ -60,4 +60,5 @@ async def test_t26_a_rotation_killed_at_every_step_leaves_one_accepted_secret(
     async with opened(database) as engine:
         with lives(database, tmp_path / "pepper") as run:
             await rotate_through(run, engine, tmp_path / "pepper", 25 * times)
+            assert run.deaths >= 15 * times, "hardly one of them died"
             tried(run.deaths)

@@ -16,13 +16,15 @@ import pytest_asyncio
 from tests.faults.books import Books
 from tests.faults.store_auditor import store_right
 from tests.support.central import CLUSTER, NAMESPACE, World, running
+from tests.support.disks import filled, small_disk
 from tests.support.eventually import eventually
 from tests.support.lives import lives
 from tests.support.postgres import PostgresServer, short_folder
 from tests.support.proxy import spoiling
+from tests.support.started import api_process
 
 from berth.central.client import Access, ApiClient, Ask
-from berth.errors import ApiError
+from berth.errors import ApiError, ApiRefused
 from berth.leasing.holders import DAY_MS, Identity
 from berth.store.engine import Clock
 from berth.store.guard import ClockGuard
@@ -96,7 +98,7 @@ async def test_t05_postgres_killed_under_load_loses_nothing(
                     for _ in range(6 * times):
                         for _ in range(4):
                             await grown(answered)
-                            await asyncio.to_thread(server.sql, END_SESSIONS)
+                            assert "t" in str(await asyncio.to_thread(server.sql, END_SESSIONS))
                             faults += 1
                         await grown(answered)
                         await asyncio.to_thread(server.kill)
@@ -104,9 +106,10 @@ async def test_t05_postgres_killed_under_load_loses_nothing(
                         faults += 1
                     await grown(answered)
                     stop.set()
-            assert len(set(answered.values())) == len(answered)
+            assert len(set(answered.values())) == len(answered), "I1: one address, two holders"
             stored = set(await world.stored())
-            assert {address.partition("/")[0] for address in answered.values()} <= stored
+            held = {address.partition("/")[0] for address in answered.values()}
+            assert held <= stored, f"I3: {sorted(held - stored)} were answered and are gone"
             assert len(stored) == len(answered)
         tried(faults)
     finally:
@@ -128,7 +131,7 @@ async def grown(answered: dict[str, str]) -> None:
 async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(
     tmp_path: Path, tried: Callable[[int], None]
 ) -> None:
-    """T16: no file of the server may grow; then they may again. What was answered stays."""
+    """T16: SQLite's files may not grow; then they may again. What was answered stays."""
     database = f"sqlite:///{tmp_path}/berth.db"
     with lives(database, tmp_path / "pepper") as run:
         async with aiohttp.ClientSession() as session:
@@ -150,6 +153,23 @@ async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(
                 assert again.address == kept.address
             tried(round_ + 1)
             life.kill()
+
+
+async def test_t16_a_disk_full_for_database_and_log_stops_nobody(
+    tmp_path: Path, tried: Callable[[int], None]
+) -> None:
+    """T16: not even a line of the log can be written."""
+    with small_disk(tmp_path / "disk") as disk, api_process(disk, "--database", "sqlite:///berth.db") as api:
+        async with ApiClient(Access(api.url + "/v2")) as client:
+            kept = await client.register(asked("before"))
+            with filled(disk):
+                for number in range(60):
+                    with pytest.raises(ApiRefused, match="the ledger cannot answer now"):
+                        await client.register(asked(f"during{number}"))
+                assert api.errors.stat().st_size % 4096 == 0, "the log was not hit"
+            assert await client.register(asked("after")) != kept
+            assert await client.register(asked("before")) == kept
+    tried(1)
 
 
 @pytest.mark.parametrize("days", [1 / 24, -1 / 24, 400, -400, 31])
