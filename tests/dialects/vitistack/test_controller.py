@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from tests.support.vitistack import (
 from berth.central.client import Access, ApiClient, Ask
 from berth.control.webhooks import VALIDATING as WEBHOOKS
 from berth.devcluster import DevCluster
-from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack import kinds, records
+from berth.dialects.vitistack.registrar import ask_for
 from berth.errors import StatusError
 from berth.kube import meta
 from berth.leasing.holders import Identity
@@ -116,6 +118,50 @@ async def test_admitted_without_an_api_and_served_later(cluster: DevCluster, bar
             return entry is not None and entry.active
 
         assert await eventually(is_confirmed, 60)
+
+
+async def test_what_is_not_confirmed_may_be_anothers_and_is_not_announced(
+    cluster: DevCluster, bare: World
+) -> None:
+    """Decision 7: admitted while nobody could tell; MetalLB hears of it when the IPAM-API has said yes."""
+    taken, free = bare.free_address(), bare.free_address()
+    async with ApiClient(Access(bare.api.url)) as api:
+        await api.register(Ask(Identity("s", "n", "elsewhere"), "inet", "ipv4", Secret(VALUE), taken))
+    bare.api.stop()
+    async with operating(cluster, bare.api, when_api_is_down="admit"):
+        await bare.create("taken", annotations={"addresses": taken})
+        await bare.create("free", annotations={"addresses": free})
+        assert not await bare.pool()
+        bare.api.start()
+
+        async def is_told() -> bool:
+            return "AddressRefused" in await bare.events("taken") and await bare.pooled(free)
+
+        assert await eventually(is_told, 60)
+        assert not await bare.pooled(taken)
+
+
+async def test_what_a_rival_for_the_name_asked_for_takes_nothing_from_the_living(
+    cluster: DevCluster, bare: World
+) -> None:
+    """Two requests for one name at once: one was stored, and the IPAM-API heard the other one last."""
+    async with operating(cluster, bare.api):
+        made = await bare.create()
+        address, uid = address_of(made), made["metadata"]["uid"]
+        lying = (await bare.client.list(kinds.CONFIG_MAP, SYSTEM, label_selector=kinds.RECORD_LABEL)).items
+        (ours,) = records.parse(lying[0])
+        rival = replace(ours, uid="never-stored", until=time.time() + 2)
+        async with ApiClient(Access(bare.api.url)) as api:
+            await api.register(ask_for(rival, Secret(await bare.default_secret())))
+        assert bare.api.entries(address)["my-service"].uid == "never-stored"
+        await bare.client.create(kinds.CONFIG_MAP, records.body("rival", SYSTEM, [rival]))
+
+        async def is_undone() -> bool:
+            return len(await bare.records()) == 1
+
+        assert await eventually(is_undone, 60)
+        entry = bare.api.entries(address)["my-service"]
+        assert (entry.active, entry.uid) == (True, uid)
 
 
 async def test_twenty_first_requests_make_one_default_secret(cluster: DevCluster, bare: World) -> None:
@@ -334,24 +380,30 @@ async def test_upstreams_services_are_taken_over_as_they_are(cluster: DevCluster
 
 
 async def test_a_service_from_before_us_is_adopted(cluster: DevCluster, bare: World) -> None:
-    """V-051: with the address it shows; one that is not in the zone, or in a pool of the administrator's
-    (MetalLB refuses pools that overlap), is left alone with a warning.
+    """V-051: with the address it shows, and the key it shares it by; one that is not in the zone, or in
+    a pool of the administrator's (MetalLB refuses pools that overlap), is left alone with a warning.
     """
     await metallb.make_pool(bare.client, "first", ["83.118.168.128/25"])
     for name, address in (
         ("ours", "83.118.168.9"),
+        ("shared", "83.118.168.10"),
         ("theirs", "192.0.2.9"),
         ("pooled", "83.118.168.200"),
     ):
         await bare.create(name)
         status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
         await bare.client.patch(kinds.SERVICE, name, status, bare.namespace, subresource="status")
+    key = {"metallb.universe.tf/allow-shared-ip": "theirs"}
+    await bare.patch({"metadata": {"annotations": key}}, "shared")
     async with operating(cluster, bare.api):
 
         async def is_adopted() -> bool:
-            return address_of(await bare.get("ours")) == "83.118.168.9/32"
+            found = [address_of(await bare.get(name)) for name in ("ours", "shared")]
+            return found == ["83.118.168.9/32", "83.118.168.10/32"]
 
         assert await eventually(is_adopted, 60)
+        shared = meta.annotations(await bare.get("shared"))
+        assert (shared[kinds.SHARING_KEY], shared[kinds.METALLB_KEY]) == ("theirs", "theirs")
         assert bare.api.entries("83.118.168.9")["ours"].active
         for name in ("theirs", "pooled"):
             left = await bare.patch({"metadata": {"labels": {"a": "b"}}}, name)

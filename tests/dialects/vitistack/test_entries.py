@@ -49,6 +49,13 @@ def test_an_address_that_is_covered_is_not_written_again() -> None:
     assert theirs.minus(v4(0, 255)) == theirs
 
 
+def test_an_ipv6_prefix_of_length_32_is_no_single_address() -> None:
+    theirs = Entries(("2001:db8::/32",))
+    inside = [Address(Family.V6, FAMILIES[Family.V6] + 7)]
+    assert theirs.plus(inside) == theirs
+    assert theirs.minus(inside) == theirs
+
+
 def test_a_range_that_somebody_edited_is_no_longer_ours() -> None:
     entries = Entries().plus(v4(*range(ONE_BY_ONE + 10)))
     edited = stored(entries, addresses=[*entries.texts[:ONE_BY_ONE], "10.0.0.32-10.0.0.80"])

@@ -6,7 +6,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from berth.control.cache import Cache
+from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.pools import Pools
 from berth.net import Address, Family
@@ -27,7 +30,12 @@ class Server:
         return await self._stored(body)
 
     async def patch(self, resource: Any, name: str, body: Object, namespace: str) -> Object:
-        return await self._stored({**self.pool, "spec": body["spec"]})
+        annotations = {
+            **self.pool["metadata"].get("annotations", {}),
+            **body["metadata"].get("annotations", {}),
+        }
+        about = {**self.pool["metadata"], "annotations": annotations}
+        return await self._stored({**self.pool, "metadata": about, "spec": body["spec"]})
 
     async def _stored(self, body: Object) -> Object:
         self.asked.set()
@@ -40,6 +48,25 @@ class Server:
     @property
     def listed(self) -> list[str]:
         return list(self.pool["spec"]["addresses"])
+
+
+@pytest.mark.parametrize("merged", [(), ("10.0.0.1-10.0.0.3",)])
+async def test_a_pool_that_is_not_ours_keeps_one_entry_of_all_that_leave_together(
+    merged: tuple[str, ...],
+) -> None:
+    """MetalLB refuses an empty pool, and nobody would look for the others again."""
+    server: Any = Server()
+    server.door.set()
+    listed = merged or ("10.0.0.1/32", "10.0.0.2/32", "10.0.0.3/32")
+    about = {"namespace": "metallb-system", "name": "inet", "uid": "u", "resourceVersion": "1"}
+    annotations = {"annotations": {kinds.MERGED: ",".join(merged)}} if merged else {}
+    server.pool = {"metadata": {**about, **annotations}, "spec": {"addresses": list(listed)}}
+    cache = Cache()
+    cache.observe(server.pool)
+    kept: Any = SimpleNamespace(cache=cache)
+    pools = Pools(server, kept, "metallb-system", Crowd())
+    await asyncio.gather(*(pools.remove("inet", one, lambda: False) for one in (A, B, C)))
+    assert len(server.listed) == 1
 
 
 async def test_who_gives_up_waiting_leaves_no_entry_behind() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,6 @@ from tests.support.vitistack import SYSTEM, VALUE, World, address_of, operating
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.records import Record, body, parse
-from berth.dialects.vitistack.validate import counts
 from berth.dialects.vitistack.wish import Terms
 from berth.kube import meta
 from berth.leasing.holders import Identity
@@ -107,8 +107,8 @@ async def test_what_the_api_gives_is_free_whatever_another_namespace_left_here(
 async def test_which_records_count_for_others(marks: Object, for_named: bool, for_given: bool) -> None:
     who = Identity("s", "n", "c")
     old = Record("n", who, "inet", parse_address("10.0.0.1"), "default", "k", Terms(), **marks)
-    assert counts(old, 100.0, given=False) is for_named
-    assert counts(old, 100.0, given=True) is for_given
+    assert old.may_exclude(100.0, given=False) is for_named
+    assert old.may_exclude(100.0, given=True) is for_given
 
 
 async def test_a_pool_write_whose_answer_is_lost_leaves_no_entry_behind(
@@ -129,6 +129,8 @@ async def test_a_pool_write_whose_answer_is_lost_leaves_no_entry_behind(
         await bare.refused(annotations={"addresses": named})
         proxy.plan = Plan()
         assert await bare.pooled(f"{named}/32")
+        left = [float(one["data"]["until"]) for one in await bare.records()]
+        assert max(left, default=0.0) <= time.time() + 1, "it looks as if it were still to come"
 
         async def is_undone() -> bool:
             return not (await bare.pool() or await bare.records() or bare.api.addresses())

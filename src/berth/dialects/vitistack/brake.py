@@ -36,7 +36,8 @@ class Brake:
         self._filed = filed
         self._events = events
         self._metrics = metrics
-        self._met: set[tuple[str, str]] = set()  # records whose admission we were there for
+        # Records whose admission we were there for, or of which a person said that they may go.
+        self._met: set[tuple[str, str]] = set()
         self._has_met: Callable[[Record], bool] = lambda record: False
         self._looking = asyncio.Lock()
         self._looked_at = float("-inf")
@@ -62,6 +63,7 @@ class Brake:
         held = len(absent) > max(AT_LEAST, SHARE * len(living))
         word = _word(absent) if held else ""
         if word and await self._is_agreed(word):
+            self._met.update((record.name, record.uid) for record in absent)
             word = ""
         self._word = word
         self._metrics.braked(len(absent) if word else 0)
@@ -95,10 +97,10 @@ class Brake:
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         for record in filing.differences(old, new):
-            if record.until > time.time():
-                self._met.add((record.name, record.uid))
-            elif self._filed.seen(record.name) is None:
+            if self._filed.seen(record.name) is None:
                 self._met.discard((record.name, record.uid))
+            elif record.until > time.time():
+                self._met.add((record.name, record.uid))
 
 
 def _word(absent: list[Record]) -> str:

@@ -60,6 +60,13 @@ class Entries:
         listed = tuple(text for text in self.listed if text not in hosts and not _is_any(text, gone))
         return Entries(listed, self.merged.minus(RangeSet(map(_alone, gone))))
 
+    def least(self) -> Entries:
+        """One of them: MetalLB refuses an empty pool."""
+        if self.listed or not self.merged:
+            return Entries(self.listed[:1])
+        first = next(iter(self.merged))
+        return Entries((), RangeSet([Range(first.family, first.first, first.first)]))
+
     @property
     def _is_full(self) -> bool:
         """So scattered that merging gains nothing, and the annotation would outgrow its limit."""
@@ -71,8 +78,7 @@ class Coverage:
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._texts = frozenset(entries)
-        # A single IPv4 address has one spelling, so only other entries are worth parsing.
-        wide = (text for text in self._texts if text[-3:] != "/32")
+        wide = (text for text in self._texts if not _is_ipv4_host(text))
         self._ranges = RangeSet(found for text in wide if (found := _range(text)))
 
     def __contains__(self, address: Address) -> bool:
@@ -92,6 +98,11 @@ def lost(old: Mapping[str, Any], new: Mapping[str, Any] | None) -> RangeSet:
         if gone
         else RangeSet()
     )
+
+
+def _is_ipv4_host(entry: str) -> bool:
+    """It has one spelling, so its text tells everything: only others are worth parsing."""
+    return entry[-3:] == "/32" and ":" not in entry
 
 
 def _alone(address: Address) -> Range:
@@ -116,8 +127,8 @@ def _range(entry: str) -> Range | None:
 
 def _is_any(entry: str, addresses: set[Address]) -> bool:
     """An entry for one of them, however it is written; a wider range is the administrator's."""
-    if entry[-3:] == "/32":
-        return False  # has one spelling
+    if _is_ipv4_host(entry):
+        return False
     found = _range(entry)
     if found is None or found.first != found.last:
         return False

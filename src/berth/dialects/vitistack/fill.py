@@ -51,6 +51,12 @@ def shown(service: Mapping[str, Any]) -> tuple[Address, ...]:
     return tuple(found.values())
 
 
+def metallb_key(service: Mapping[str, Any]) -> str:
+    """The one it shares its address with others by, from before us."""
+    said = meta.annotations(service)
+    return next((said[key] for key in kinds.METALLB_KEYS if said.get(key)), "")
+
+
 def filled(service: Object, old: Object | None, defaults: Defaults) -> Object:
     """With every annotation there is, but perhaps without addresses. `old` is the live LoadBalancer."""
     given = meta.annotations(service)

@@ -101,9 +101,19 @@ class Holding:
         if found.replaced:
             await self._finish_replacement(live, found)
         await self._check_edited(live, found)
+        if self._is_contested(found):
+            await self._parts.registrar.confirm(found, await self._parts.secrets_of(found))
         if (found.name, found.uid) not in self._known:
             await self._first_sight(live, found)
         return 0.0
+
+    def _is_contested(self, found: Record) -> bool:
+        """Of two that asked for one name at once only one was stored, and the entry may be the other's, whose
+        record is given back now. The live one must have it before that.
+        """
+        ours = self._parts.records.of_service(found.namespace, found.who.service_name)
+        rivals = (one for one in ours if one.name == found.name and one.uid != found.uid)
+        return any(not one.released and one.until <= time.time() for one in rivals)
 
     async def _take(self, live: Object, record: Record, found: Record | None) -> None:
         """It lists what we have no (good) record of: registered by name, or told why not."""

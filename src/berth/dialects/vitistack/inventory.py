@@ -47,6 +47,7 @@ class Inventories:
         self._asks: list[Ask] = []  # of the last report
         self.heard = False  # releases may begin
         self.failure: ApiError | None = None  # why it was not heard yet
+        self._cause = ""  # of the failure that was told last
 
     async def run(self) -> None:
         if not self._parts.settings.api_url:
@@ -61,31 +62,34 @@ class Inventories:
 
     async def _tell_for_ever(self) -> None:
         while True:
-            if not await self._tell():
-                return
+            await self._tell()
             await asyncio.sleep(self._seconds if self.heard else AGAIN_SECONDS)
 
     @property
     def _seconds(self) -> float:
         return self._parts.settings.vitistack_heartbeat_seconds
 
-    async def _tell(self) -> bool:
-        """False if there is nobody who wants to hear it."""
+    async def _tell(self) -> None:
         try:
             compared = await self._report()
         except ApiRefused as no:
-            if no.status in UNKNOWN_CALL:
-                self.heard = True
-                return False
+            if no.status in UNKNOWN_CALL and not self.heard:
+                self.heard = True  # there is nobody who wants to hear it; asked again all the same
             self.failure = no
-            _log.warning("inventory not taken", cause=no.message)
+            self._complain("inventory not taken", no.message)
         except (ApiError, KubeError, No) as error:
             self.failure = error if isinstance(error, ApiError) else None
-            _log.warning("inventory not sent", cause=str(error))
+            self._complain("inventory not sent", str(error))
         else:
+            self._cause = ""
             self.heard = True
             self._note(compared)
-        return True
+
+    def _complain(self, event: str, cause: str) -> None:
+        """Once: it may last."""
+        if cause != self._cause:
+            _log.warning(event, cause=cause)
+            self._cause = cause
 
     async def _report(self, *, leaving: bool = False) -> Compared:
         if not leaving:

@@ -25,6 +25,7 @@ ZONE = PREFIX + "zone"
 METALLB_POOL = "metallb.io/address-pool"
 METALLB_ADDRESSES = "metallb.io/loadBalancerIPs"
 METALLB_KEY = "metallb.io/allow-shared-ip"
+METALLB_KEYS = (METALLB_KEY, "metallb.universe.tf/allow-shared-ip")  # the second: of MetalLB before 0.13
 METALLB = (METALLB_POOL, METALLB_ADDRESSES, METALLB_KEY)
 
 DEFAULT_SECRET = "default"  # the word in the annotation, and the Secret's name in our namespace

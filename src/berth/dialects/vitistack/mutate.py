@@ -175,7 +175,9 @@ class Mutation:
         shown = wish.written(fill.shown(live), bare=self._defaults.bare)
         families = {str(int(address.family)) for address in fill.shown(live)}
         word = "dual" if len(families) > 1 else f"ipv{families.pop()}"
-        wanted = meta.with_annotations(new, {kinds.ADDRESSES: shown, kinds.FAMILY: word})
+        # MetalLB takes an address away from whoever shares it and changes the key.
+        key = {kinds.SHARING_KEY: found} if (found := fill.metallb_key(live)) else {}
+        wanted = meta.with_annotations(new, {kinds.ADDRESSES: shown, kinds.FAMILY: word, **key})
         service = fill.filled(wanted, None, self._defaults)
         asked = wish.read(meta.annotations(service), service["metadata"]["name"])
         namespace = service["metadata"]["namespace"]
@@ -185,6 +187,7 @@ class Mutation:
                 return new, [words.not_managed(shown, why)]
         try:
             who = await self._parts.places.identity(namespace, service["metadata"]["name"])
+            self._parts.refuse_strangers(service, asked, who)
             secret = await self._parts.secret_for(asked.secret, namespace, user)
             for address in asked.addresses:
                 record = Record(namespace, who, asked.zone, address, asked.secret, asked.key, asked.terms)

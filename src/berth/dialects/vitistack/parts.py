@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from berth.control.review import User
-from berth.dialects.vitistack import kinds, words
+from berth.dialects.vitistack import kinds, neighbours, words
 from berth.dialects.vitistack.filing import Records
 from berth.dialects.vitistack.metallb import MetalLb
 from berth.dialects.vitistack.neighbours import Neighbours
@@ -16,11 +18,13 @@ from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.remembered import Remembered
 from berth.dialects.vitistack.vault import Vault
+from berth.dialects.vitistack.wish import Wish
 from berth.dialects.vitistack.words import No
 from berth.errors import KubeError
 from berth.kube.client import Client
 from berth.leasing.holders import Identity
 from berth.metrics import Metrics
+from berth.net import Address
 from berth.settings import Settings
 from berth.store.secrets import Secret
 
@@ -79,6 +83,19 @@ class Parts:
         if word != kinds.DEFAULT_SECRET and user is not None:
             await self._refuse_peeping(word, namespace, user)
         return await self.vault.named(word, namespace)
+
+    def refuse_strangers(
+        self, service: Object, asked: Wish, who: Identity, given: Collection[Address] = ()
+    ) -> None:
+        """What another namespace uses or has retained; `given`: chosen by the IPAM-API for this request."""
+        now = time.time()
+        claims = [
+            record
+            for address in asked.addresses
+            for record in self.records.of_address(address)
+            if record.may_exclude(now, given=address in given)
+        ]
+        neighbours.refuse_strangers(service, asked, who.namespace_id, self.neighbours, claims)
 
     async def secrets_of(self, record: Record) -> tuple[Secret, ...]:
         """Everything that may open what the record stands for, the likeliest first."""

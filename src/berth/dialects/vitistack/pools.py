@@ -116,13 +116,17 @@ class Pools:
 
     async def _find(self, zone: str) -> Object | None:
         try:
-            return await self._client.get(kinds.POOL, zone, self._namespace)
+            pool = await self._client.get(kinds.POOL, zone, self._namespace)
         except NotFound:
             return None
+        self._observe(pool)
+        return pool
 
     async def _change_once(self, zone: str, pool: Object | None, change: Change) -> None:
         before = Entries.of(pool) if pool is not None else Entries()
         after = change(before)
+        if pool is not None and not after.texts and meta.annotations(pool).get(kinds.MADE_BY) != OURS:
+            after = before.least()
         if after == before:
             return
         if pool is None:
@@ -133,7 +137,7 @@ class Pools:
                 about["annotations"] = {kinds.MERGED: after.annotation}
             body = {"metadata": about, "spec": {"addresses": after.texts}}
             self._observe(await self._client.patch(kinds.POOL, zone, body, self._namespace))
-        elif meta.annotations(pool).get(kinds.MADE_BY) == OURS:
+        else:
             await self._delete(zone, pool)
 
     async def _delete(self, zone: str, pool: Object) -> None:

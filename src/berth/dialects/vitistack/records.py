@@ -76,6 +76,12 @@ class Record:
         """Its Service may be stored any moment."""
         return self.until > now and not self.released and not self.lived
 
+    def may_exclude(self, now: float, *, given: bool) -> bool:
+        """Whether it may keep others from its address. What the IPAM-API gives was free there, whatever is
+        still written here; only somebody who names it at this moment may not have been heard there yet.
+        """
+        return self.is_under_way(now) if given else not self.is_over(now)
+
     def owed_until(self, now: float) -> float:
         """How long the address is kept if the Service that asks for it now never comes to exist."""
         if self.released or (self.until and not self.lived):

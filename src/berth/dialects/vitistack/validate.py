@@ -49,6 +49,7 @@ class Case:
     until: float
     given: frozenset[Address]  # chosen by the IPAM-API for this very request
     unsure: bool = False  # whether a pool has what we wrote into it
+    later: set[Address] = field(default_factory=set)  # named, and not confirmed: it may be another's
     done: list[Undo] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -108,32 +109,20 @@ class Validation:
         until = time.time() + self._parts.settings.vitistack_pending_seconds
         given = frozenset(one for one in asked.addresses if self._parts.registrar.has_just_given(who, one))
         case = Case(new, asked, who, review.user, before, until, given)
-        self._refuse_strangers(case)
+        self._parts.refuse_strangers(new, asked, who, given)
         case.warnings = neighbours.warnings(new, asked, self._parts.neighbours)
         return case
 
     async def _confirmed(self, case: Case) -> None:
         try:
             await _all(*(self._settle(case, address) for address in case.asked.addresses))
-            await self._pool(case, case.asked.addresses)
+            await self._pool(case, tuple(one for one in case.asked.addresses if one not in case.later))
         except KubeError as error:
             await self._undo(case)
             raise words.said_by_server(error) from error
         except No:
             await self._undo(case)
             raise
-
-    def _refuse_strangers(self, case: Case) -> None:
-        now = time.time()
-        claims = [
-            record
-            for address in case.asked.addresses
-            for record in self._parts.records.of_address(address)
-            if counts(record, now, given=address in case.given)
-        ]
-        neighbours.refuse_strangers(
-            case.service, case.asked, case.who.namespace_id, self._parts.neighbours, claims
-        )
 
     async def _settle(self, case: Case, address: Address) -> None:
         record = case.record(address)
@@ -163,12 +152,12 @@ class Validation:
         if seen is not None:
             record = replace(record, retained_until=seen.owed_until(time.time()))
         olds = await self._parts.vault.kept(record.name) if seen is not None and seen.kept else ()
-        before = await self._parts.records.put(record)
-        case.done.append(lambda: self._leave(case, record, before, secret))
+        before, others = await self._parts.records.put(record), self._has_others(record)
+        case.done.append(lambda: self._leave(case, record, before, secret, shared=others))
         if record.kept:
             await self._parts.vault.keep(record, secret, *olds)
         # Another namespace may have named it at the same moment: now each can see the other's record.
-        self._refuse_strangers(case)
+        self._parts.refuse_strangers(case.service, case.asked, case.who, case.given)
         confirming = self._confirm(case, record, secret)
         if record.address in case.given:
             await _all(confirming, self._pool(case, (record.address,)))
@@ -188,6 +177,8 @@ class Validation:
         except ApiError as error:
             if is_down(error) and self._parts.settings.when_api_is_down == "admit":
                 await self._parts.records.put(replace(record, confirmed=False))
+                if record.address not in case.given:
+                    case.later.add(record.address)
                 case.warnings.append(f"the address is confirmed later: {self._parts.registrar.said(error)}")
                 return
             raise self._no(case, error, words.not_validated(record.address.family, case.name, "")) from error
@@ -195,7 +186,13 @@ class Validation:
         ip = str(record.address)
         _log.info("Validate IP-address succeeded!", name=case.name, namespace=case.namespace, ip=ip)
 
-    async def _leave(self, case: Case, record: Record, before: Record | None, secret: Secret) -> None:
+    def _has_others(self, record: Record) -> bool:
+        there = self._parts.records.of_address(record.address)
+        return any(one.name != record.name and not one.released for one in there)
+
+    async def _leave(
+        self, case: Case, record: Record, before: Record | None, secret: Secret, *, shared: bool
+    ) -> None:
         """First at the IPAM-API: as long as it is not certain there, our record tells the controller."""
         if before is not None and not before.released:
             await self._turn_back(record, before)
@@ -209,18 +206,19 @@ class Validation:
         stored = self._parts.records.seen(record.name)
         if stored is None or stored.uid != record.uid:
             return
-        if self._may_be_pooled(case, record):
-            return  # and only the controller takes entries away
+        # Whoever shared the address may have gone meanwhile, and left its entry to us.
+        answers_for_it = record.address in case.given or (shared and not self._has_others(record))
+        is_pooled = not self._parts.pools.missing(record.zone, (record.address,))
+        if case.unsure or (is_pooled and answers_for_it):
+            # Only the controller takes entries away. It need not wait: no admission is under way any more.
+            await self._parts.records.put(replace(stored, until=time.time()))
+            return
         if record.kept:
             await self._parts.vault.forget(record)
         if before is None:
             await self._parts.records.drop(stored)
         else:
             await self._parts.records.put(before)
-
-    def _may_be_pooled(self, case: Case, record: Record) -> bool:
-        is_there = not self._parts.pools.missing(record.zone, (record.address,))
-        return case.unsure or (is_there and record.address in case.given)
 
     async def _turn_back(self, record: Record, before: Record) -> None:
         """To a Service that went a moment ago, or that comes at the same time: the entry is its again."""
@@ -328,13 +326,6 @@ async def _all(*work: Awaitable[None]) -> None:
     for found in await asyncio.gather(*work, return_exceptions=True):
         if found is not None:
             raise found
-
-
-def counts(record: Record, now: float, *, given: bool) -> bool:
-    """Whether it may keep others from its address. What the IPAM-API gives was free there, whatever is still
-    written here; only somebody who names it at this moment may not have been heard there yet.
-    """
-    return record.is_under_way(now) if given else not record.is_over(now)
 
 
 def _as_before(record: Record, before: dict[str, str]) -> Record:
