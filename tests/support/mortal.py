@@ -5,8 +5,8 @@ child per life:
 
 and answers each with the child's pid and port. `at` counts the steps of transactions (0: live on); with
 `writes` it counts SQLite's own writes to its files instead, and with `power` its writes and syncs, keeping
-account of what is safe on disk (`power.py`). `plant` names a bug this life has. The child dies by SIGKILL, as
-in a crash: nothing is tidied up.
+account of what is safe on disk (`power.py`). `slow` is how many seconds a sync takes. `plant` names a bug
+this life has. The child dies by SIGKILL, as in a crash: nothing is tidied up.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -114,13 +115,13 @@ def plant_bug(name: str) -> None:
 
 
 async def live(order: dict[str, Any]) -> None:
-    countdown = Countdown(0)
+    countdown, pause = Countdown(0), 0.0
     if order.get("plant"):
         plant_bug(order["plant"])
-    if order.get("power"):
-        watch_files(sqlite_path(order["database"]), lambda: countdown.step())
+    if order.get("power") or order.get("slow"):
+        watch_files(sqlite_path(order["database"]), lambda: countdown.step(), lambda: time.sleep(pause))
     async with running(order["database"], Path(order["pepper"])) as world:
-        countdown = Countdown(order.get("at", 0))
+        countdown, pause = Countdown(order.get("at", 0)), order.get("slow", 0.0)
         if order.get("writes"):
             plant_in_writes(countdown)
         elif not order.get("power"):

@@ -35,9 +35,10 @@ SYNC = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.c_int)
 class Disk:
     """The files of one database, as the process writes them."""
 
-    def __init__(self, database: Path, step: Callable[[], None]) -> None:
+    def __init__(self, database: Path, step: Callable[[], None], linger: Callable[[], None]) -> None:
         self._names = {str(database.resolve()) + end for end in WATCHED}
         self._step = step
+        self._linger = linger
         self._open: dict[int, Path] = {}  # by the address of SQLite's file object
         self._layers: dict[int, Any] = {}  # by the address of the methods below
         for name in self._names:
@@ -87,6 +88,7 @@ class Disk:
     def _sync(self, original: Any) -> Callable[[int, int], int]:
         def sync(file: int, flags: int) -> int:
             self._step()
+            self._linger()
             code = int(original(file, flags))
             keep(self._open[file])
             self._step()
@@ -99,12 +101,14 @@ class Disk:
             pickle.dump((at, data), log)
 
 
-def watch_files(database: Path, step: Callable[[], None]) -> None:
-    """Put the layer between SQLite and the files of this database, for every connection opened later."""
+def watch_files(database: Path, step: Callable[[], None], linger: Callable[[], None] = lambda: None) -> None:
+    """Put the layer between SQLite and the files of this database, for every connection opened later. At each
+    sync it lingers.
+    """
     library = ctypes.CDLL(ctypes.util.find_library("sqlite3") or "libsqlite3.so.0")
     library.sqlite3_vfs_find.restype = POINTER
     vfs = ctypes.cast(library.sqlite3_vfs_find(None), ctypes.POINTER(POINTER))
-    original, disk = OPEN(vfs[X_OPEN]), Disk(database, step)
+    original, disk = OPEN(vfs[X_OPEN]), Disk(database, step, linger)
 
     def open_file(this: int, name: int | None, file: int, flags: int, out: int) -> int:
         code = int(original(this, name, file, flags, out))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import asyncpg
@@ -18,7 +20,7 @@ from tests.faults.store_auditor import store_right
 from tests.support.central import CLUSTER, NAMESPACE, World, running
 from tests.support.disks import filled, small_disk
 from tests.support.eventually import eventually
-from tests.support.lives import lives
+from tests.support.lives import Life, lives
 from tests.support.postgres import PostgresServer, short_folder
 from tests.support.proxy import spoiling
 from tests.support.started import api_process
@@ -98,7 +100,7 @@ async def test_t05_postgres_killed_under_load_loses_nothing(
                     for _ in range(6 * times):
                         for _ in range(4):
                             await grown(answered)
-                            assert "t" in str(await asyncio.to_thread(server.sql, END_SESSIONS))
+                            assert "True" in await asyncio.to_thread(server.sql, END_SESSIONS)
                             faults += 1
                         await grown(answered)
                         await asyncio.to_thread(server.kill)
@@ -126,6 +128,42 @@ async def grown(answered: dict[str, str]) -> None:
         return len(answered) > before + 20
 
     await eventually(more, 60)
+
+
+async def test_t15_a_slow_disk_holds_up_only_who_waits_for_it(
+    tmp_path: Path, tried: Callable[[int], None]
+) -> None:
+    """T15: a sync takes two seconds. Who only looks is answered meanwhile, and what was answered is kept."""
+    database = f"sqlite:///{tmp_path}/berth.db"
+    with lives(database, tmp_path / "pepper") as run:
+        async with aiohttp.ClientSession() as session:
+            for number in range(3):
+                life = run.start(session, slow=2.0)
+                writing = asyncio.create_task(life.ask("POST", f"slow{number}"))
+                waited = await longest_look(life, writing)
+                assert waited < 1.0
+                reply = await writing
+                assert reply is not None
+                assert reply.status == 200
+                life.kill()
+                again = await run.start(session).ask("POST", f"slow{number}")
+                assert again is not None
+                assert again.address == reply.address, "I3: it was answered and is gone"
+                tried(1)
+
+
+async def longest_look(life: Life, writing: asyncio.Task[Any]) -> float:
+    """While somebody waits for the disk."""
+    taken = []
+    while not writing.done():
+        started_at = time.monotonic()
+        looked = await life.send("GET", "/readyz", None)
+        assert looked is not None
+        assert looked.status == 200
+        taken.append(time.monotonic() - started_at)
+        await asyncio.wait([writing], timeout=0.05)
+    assert len(taken) > 5, "the disk was not slow"
+    return max(taken)
 
 
 async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(
