@@ -56,9 +56,12 @@ class Holding:
         self._doubted.add((record.name, record.uid))
 
     def forget(self, record: Record) -> None:
-        for noted in (self._known, self._met, self._doubted):
-            noted.discard((record.name, record.uid))
+        self._forget(record.name, record.uid)
         self._told.pop(record.name, None)
+
+    def _forget(self, name: str, *uids: str) -> None:
+        for noted in (self._known, self._met, self._doubted):
+            noted.difference_update((name, uid) for uid in uids)
 
     async def hold(self, live: Object, address: Address) -> float:
         """Seconds to wait for an update under way; 0: settled."""
@@ -202,6 +205,7 @@ class Holding:
             self._tell(live, found, "AddressRecalled" if recalled else "AddressAllocated")
 
     def _is_settled(self, record: Record) -> None:
+        self._forget(record.name, *record.formers)
         self._doubted.discard((record.name, record.uid))
         self._known.add((record.name, record.uid))
         self._met.add((record.name, record.uid))
