@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,9 +11,11 @@ from enum import StrEnum
 from random import Random
 
 import aiohttp
+import orjson
 from aiohttp import web
 
 HEARTBEAT = "/v2/inventory"  # comes whenever it is time, so it has no number
+BATCH = "/v2/batch"
 
 
 class Fate(StrEnum):
@@ -31,10 +34,30 @@ async def let_through(number: int) -> Fate:
 
 
 @dataclass(slots=True)
+class Each:
+    """Spoils calls of each Service by their numbers, counted for each by itself."""
+
+    fates: dict[str, dict[int, Fate]] = field(default_factory=dict)  # by Service and number
+    calls: Counter[str] = field(default_factory=Counter)
+    spoiled: Counter[str] = field(default_factory=Counter)
+
+    def fate(self, name: str) -> Fate:
+        self.calls[name] += 1
+        fate = self.fates.get(name, {}).get(self.calls[name], Fate.PASS)
+        self.spoiled[name] += fate is not Fate.PASS
+        return fate
+
+    def is_through(self, name: str) -> bool:
+        """Whether all that was planned for it was done."""
+        return self.spoiled[name] == len(self.fates.get(name, {}))
+
+
+@dataclass(slots=True)
 class Line:
     target: str  # the API's address without /v2
     before: Plan = let_through
     after: Plan = let_through  # once the API has answered; LOSE and CUT are the same here
+    each: Each | None = None  # then every call comes by itself: several in one would share their fate
     calls: int = 0
     spoiled: int = 0
     session: aiohttp.ClientSession | None = field(default=None, repr=False)
@@ -42,9 +65,11 @@ class Line:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path == HEARTBEAT:
             return await self._forward(request)
+        if self.each is not None and request.path == BATCH:
+            return web.json_response({"message": "no such call"}, status=404)
         self.calls += 1
         number = self.calls
-        fate = await self.before(number)
+        fate = self.each.fate(await _service(request)) if self.each is not None else await self.before(number)
         if fate in (Fate.BUSY, Fate.DOWN):
             self.spoiled += 1
             return web.json_response({"message": "said by the line"}, status=int(fate))
@@ -72,6 +97,10 @@ class Line:
         return web.Response()
 
 
+async def _service(request: web.BaseRequest) -> str:
+    return str(orjson.loads(await request.read())["service"]["service_name"])
+
+
 @asynccontextmanager
 async def line(api_url: str) -> AsyncIterator[tuple[Line, str]]:
     """To this API; the address is what the operator is told instead."""
@@ -93,13 +122,6 @@ def at_random(share: float, seed: int) -> Plan:
 
     async def plan(number: int) -> Fate:
         return random.choice(faults) if random.random() < share else Fate.PASS
-
-    return plan
-
-
-def at_call(number: int, fate: Fate) -> Plan:
-    async def plan(call: int) -> Fate:
-        return fate if call == number else Fate.PASS
 
     return plan
 
