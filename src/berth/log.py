@@ -54,6 +54,10 @@ class Logger:
         return self._log
 
 
+# For libraries that would log what they were sent: a broken request may hold a secret.
+SILENT = logging.Logger("silent", logging.CRITICAL + 1)
+
+
 def get(name: str) -> Logger:
     return Logger(name)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from tests.central.faults.telling import A, B, report, two_operators
 from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, Options, Reply, World, request_body
 
+from berth.central import inventory
 from berth.central.client import Access, ApiClient, Ask, Inventory
 from berth.central.settings import Limits
 from berth.errors import ApiRefused
@@ -125,6 +128,34 @@ async def test_a_successor_need_not_wait_for_one_that_said_it_leaves(world: Worl
     await report(world, 2, listed("a", A), epoch="old", leaving=True)
     assert not (await report(world, 1, listed("a", A), epoch="new")).body["frozen"]
     assert (await world.delete("a", address=A)).status == 200
+
+
+async def test_a_late_report_takes_nothing_back(world: World) -> None:
+    """It was sent before the operator said that it leaves, and ROR heard of the end in between."""
+    await world.post("a", address=A)
+    await report(world, 2, listed("a", A))
+    await report(world, 3, listed("a", A), leaving=True)
+    await release_cluster(world.ledger.engine, Order(CLUSTER, "ror", grace_ms=24 * 3600 * 1000))
+    await report(world, 1, listed("a", A))
+    assert (await world.entries(A))["a"].marked_by == "ror"
+
+
+async def test_what_its_holder_gives_back_while_a_report_is_read_stays_given_back(world: World) -> None:
+    await world.post("a", address=A)
+    wish = inventory.report(
+        orjson.dumps({"cluster_id": CLUSTER, "epoch": "e", "sequence": 1, "addresses": [listed("a", A)]}),
+        world.api.config.zones,
+    ).listed[0]
+    await world.delete("a", address=A)
+    await world.ledger.submit(replace(wish, only_marked_by="ror"))
+    assert (await world.entries(A))["a"].marked_by == "service"
+
+
+async def test_a_report_is_no_list_of_guesses(world: World) -> None:
+    await world.post("a", address=A)
+    guesses = [listed("x", A, secret=f"guess-{number:04}") for number in range(100)]
+    reply = await report(world, 1, *guesses)
+    assert (reply.status, reply.body["message"]) == (400, "addresses[2]: more than 2 secrets for one address")
 
 
 async def test_last_words_count_although_nothing_is_left_to_list(world: World) -> None:

@@ -182,6 +182,17 @@ def test_garbage_never_breaks_the_parser(raw: bytes) -> None:
     list(EventParser().feed(raw))
 
 
+def test_only_a_frames_own_id_tells_that_it_was_seen_before() -> None:
+    """The last id stays for `Last-Event-ID`; two frames without one are two events."""
+    raw = b"id: greeting\ndata: hello\n\ndata: one\n\ndata: two\n\n"
+    found = list(EventParser().feed(raw))
+    assert [(one.id, one.own_id) for one in found] == [
+        ("greeting", "greeting"),
+        ("greeting", ""),
+        ("greeting", ""),
+    ]
+
+
 def test_endless_lines_are_dropped_and_later_events_still_come() -> None:
     parser = EventParser()
     assert list(parser.feed(b"data: " + b"x" * 200_000)) == []

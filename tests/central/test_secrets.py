@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.central import OTHER_SECRET, SECRET, World
 
+from berth.store.clusters import Order, release_cluster, undo
 from berth.store.secrets import Pepper, Secret, load_pepper
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -20,6 +21,16 @@ MISMATCH = "Could not register address: service mismatch. unable to change secre
 
 def everything_in(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+async def test_v185_no_undo_brings_back_who_does_not_know_the_new_secret(world: World) -> None:
+    """V-185: its time was over, so it had no say; it must not come back beside whoever is there now."""
+    await world.post("gone", address=A, cluster="deleted")
+    await release_cluster(world.ledger.engine, Order("deleted", "ror"))
+    assert (await world.post("heir", address=A, new_secret=OTHER_SECRET)).status == 200
+    await undo(world.ledger.engine, "cluster_id", "deleted")
+    entries = await world.entries(A)
+    assert [name for name, entry in entries.items() if entry.active] == ["heir"]
 
 
 async def test_v185_the_only_holder_replaces_the_secret(world: World) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import aiohttp
@@ -47,6 +47,35 @@ def test_it_stops_cleanly_and_soon_on_sigterm(tmp_path: Path) -> None:
         assert api.stop() == 0
         assert time.monotonic() - began < 10
         assert "Traceback" not in api.errors.read_text()
+
+
+BROKEN = (
+    b"Authorization Bearer {canary}\r\n\r\n",
+    b'Content-Length: 2\r\n\r\n{{}}"secret": "{canary}" }}\r\n',
+    b'Transfer-Encoding: chunked\r\n\r\n{{"secret":"{canary}"}}\r\n0\r\n\r\n',
+    b"Authorization: Bearer {canary}\x01\r\n\r\n",
+    b"Authorization: Bearer {canary}" + b"a" * 9000 + b"\r\n\r\n",
+)
+
+
+async def test_v205_a_request_that_is_no_http_is_neither_echoed_nor_logged(tmp_path: Path) -> None:
+    """V-205, I6"""
+    canary = f"canary-{time.time_ns()}"
+    with api_process(tmp_path, "--log-level", "debug") as api:
+        for broken in BROKEN:
+            reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+            rest = broken.replace(b"{{", b"{").replace(b"}}", b"}").replace(b"{canary}", canary.encode())
+            writer.write(b"POST /v2/address HTTP/1.1\r\nHost: x\r\n" + rest)
+            answer = b""
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2):
+                    while part := await reader.read(4096):
+                        answer += part
+            writer.close()
+            assert b" 400 " in answer.partition(b"\r\n")[0], answer
+            assert b"application/json" in answer
+            assert canary.encode() not in answer, "I6: it was echoed"
+    assert canary not in api.errors.read_text(), "I6: it was logged"
 
 
 @asynccontextmanager

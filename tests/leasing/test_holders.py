@@ -119,6 +119,15 @@ def test_joining_always_ends_active_whatever_was(old: Entry, wish: Entry) -> Non
     assert after.uid == (wish.uid or old.uid)
 
 
+def test_an_undo_of_two_releases_puts_back_what_the_holder_had() -> None:
+    """ROR gives it a day, then an administrator less."""
+    active = Entry(WEB)
+    later = marked(active, "ror", NOW + DAY_MS)
+    assert unmarked(marked(later, "cluster", NOW)) == active
+    left = released(active, Entry(WEB, retention_days=7), NOW)
+    assert unmarked(marked(left, "cluster", NOW)).expires_at == left.expires_at
+
+
 def test_of_several_addresses_the_active_one_is_kept_then_the_one_kept_longest() -> None:
     soon, late, held = (Entry(WEB, expires_at=time) for time in (NOW + 1, NOW + 2, None))
     assert preferred([(soon, "10.0.0.1"), (late, "10.0.0.2"), (held, "10.0.0.3")]) == "10.0.0.3"

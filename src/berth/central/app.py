@@ -32,7 +32,7 @@ from berth.store.clusters import Order, release_cluster
 from berth.store.inventory import Compared, compare
 from berth.store.ledger import Ledger
 from berth.store.operators import Beat
-from berth.store.wishes import Refused, Wish
+from berth.store.wishes import Refused, Register, Wish
 
 NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
 Handler = Callable[["Visit"], Awaitable[web.Response]]
@@ -187,14 +187,15 @@ class Api:
         wish = call.wish
         if visit.caller is not None:
             visit.caller.admit(call.fields.cluster_id, call.fields.zone)
-        self._guesses.admit(visit.source, wish.address)
-        answer = await self.ledger.submit(wish)
+        target = wish.address or _guessed_at(wish)
+        with self._guesses.trying(visit.source, target):
+            answer = await self.ledger.submit(wish)
         if not isinstance(answer, Refused):
-            self._guesses.right(visit.source, wish.address)
+            self._guesses.right(visit.source, target)
             return answers.told(answer)
         self._tell_of(wish, answer)
         if answer.reason == HolderReason.NO_MATCH:
-            self._guesses.wrong(visit.source, wish.address)
+            self._guesses.wrong(visit.source, target)
         raise answers.translated(answer, wish.pool, call.table)
 
     async def _post_batch(self, visit: Visit) -> web.Response:
@@ -346,3 +347,9 @@ def _shown(raw: bytes) -> dict[str, Any] | None:
         return shown(orjson.loads(raw)) if raw else None
     except orjson.JSONDecodeError:
         return None
+
+
+def _guessed_at(wish: Wish) -> str | None:
+    """Where no address is named, a replacement tries its secrets on all that the holder has."""
+    replaces = isinstance(wish, Register) and wish.new_secret is not None
+    return wish.entry.identity.key if replaces else None

@@ -12,9 +12,11 @@ from berth.central.zones import Zones
 from berth.store.hosts import masked
 from berth.store.inventory import Compared, Difference
 from berth.store.operators import Beat
+from berth.store.secrets import Secret
 from berth.store.wishes import Register
 
 ITEMS = 20_000
+SECRETS = 2
 SEQUENCES = range(1, 2**63)
 HEARTBEATS = range(1, 301)  # seconds between two reports
 
@@ -35,8 +37,19 @@ def report(raw: bytes, zones: Zones) -> Report:
     if len(items) > ITEMS:
         raise Refusal(413, f"addresses has more than {ITEMS} items", "TooLarge")
     listed = tuple(_item(at, item, beat.cluster_id, zones) for at, item in enumerate(items))
+    _refuse_guesses(listed)
     named = frozenset(item["zone"] for item in items)
     return Report(beat, listed, named)
+
+
+def _refuse_guesses(listed: tuple[Register, ...]) -> None:
+    """An address has one secret, and another one while that is being replaced."""
+    tried: dict[str | None, set[Secret]] = {}
+    for at, wish in enumerate(listed):
+        secrets = tried.setdefault(wish.address, set())
+        secrets.add(wish.secret)
+        if len(secrets) > SECRETS:
+            raise Refusal(400, f"addresses[{at}]: more than {SECRETS} secrets for one address")
 
 
 def _beat(body: dict[str, Any]) -> Beat:

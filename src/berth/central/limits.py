@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from aiohttp import web
 
 from berth.central.answers import Refusal
 
+AT_ONCE = 64  # who shares an address may come in a crowd, as long as none of them is wrong
 REMEMBERED = 10_000  # sources (or source and address pairs) kept in mind
 LONGEST_PAUSE = 60.0
 K = TypeVar("K")
@@ -64,12 +66,34 @@ class Throttle:
 
 
 class Guesses:
-    """Counts wrong secrets in a row per source and address; past the limit each one costs a longer pause."""
+    """Counts wrong secrets in a row per source and address; past the limit each one costs a longer pause, and
+    comes alone: what is under way may be wrong, too.
+    """
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._clock = clock
         self._wrong: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+        self._under_way: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def trying(self, source: str, address: str | None) -> Iterator[None]:
+        """While a secret is being compared."""
+        if self._limit <= 0 or address is None:
+            yield
+            return
+        self.admit(source, address)
+        key = (source, address)
+        wrong = self._wrong.get(key, (0, 0.0))[0]
+        if self._under_way[key] >= (max(1, self._limit - wrong) if wrong else AT_ONCE):
+            raise _slow_down(1.0)
+        self._under_way[key] += 1
+        try:
+            yield
+        finally:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
 
     def admit(self, source: str, address: str | None) -> None:
         if self._limit <= 0 or address is None:

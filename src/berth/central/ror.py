@@ -106,7 +106,7 @@ class Listener:
             self._tell("event without a cluster", level="warn", name=name)
             return
         self._refuse_flood(name)
-        identity = f"ror:{event.id}" if event.id else ""
+        identity = f"ror:{event.own_id}" if event.own_id else ""
         grace_ms = round(self._settings.grace_seconds * 1000)
         order = Order(cluster, "ror", event_id=identity, grace_ms=grace_ms)
         done = await release_cluster(self._engine, order)

@@ -19,6 +19,9 @@ from pathlib import Path
 
 from aiohttp import web
 
+from berth import log
+from berth.central import answers
+from berth.central.answers import Refusal
 from berth.central.app import Api, Config
 from berth.central.identity import load_identities, load_tokens
 from berth.central.metrics import ApiMetrics
@@ -195,13 +198,36 @@ def address_of(bound: socket.socket, tls: Tls) -> str:
     return f"{'https' if tls.certificate else 'http'}://{shown}:{port}"
 
 
+class _Handler(web.RequestHandler):
+    """What is no HTTP is answered like everything else, and never echoed: it may hold a secret."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer was begun already")
+        response = answers.refused(Refusal(status, "the request cannot be read as HTTP", "Unparsable"))
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Handler(self, loop=self._loop, **self._kwargs)
+
+
 @asynccontextmanager
 async def listening(
     api: Api, bound: socket.socket, settings: ApiSettings, context: ssl.SSLContext | None
 ) -> AsyncIterator[None]:
-    server = web.Server(
+    server = _Server(
         api,
         access_log=None,
+        logger=log.SILENT,
         keepalive_timeout=settings.limits.idle_seconds,
         lingering_time=1.0,
         auto_decompress=False,  # a small body stays small

@@ -15,7 +15,8 @@ DATA_LIMIT = 256 * 1024
 class ServerEvent:
     event: str
     data: str
-    id: str
+    id: str  # the last one of the stream
+    own_id: str = ""  # the frame's own, by which a repetition is known
 
 
 class EventParser:
@@ -29,6 +30,7 @@ class EventParser:
         self._data: list[str] = []
         self._size = 0
         self._skipping = False
+        self._own_id = ""
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         self._buffer += chunk
@@ -69,15 +71,15 @@ class EventParser:
         elif name == "event":
             self._event = value
         elif name == "id" and "\0" not in value:
-            self.last_id = value
+            self.last_id = self._own_id = value
         elif name == "retry" and value.isascii() and value.isdigit() and len(value) < 10:
             self.retry_ms = int(value)
 
     def _dispatch(self) -> ServerEvent | None:
-        event = ServerEvent(self._event or "message", "\n".join(self._data), self.last_id)
+        event = ServerEvent(self._event or "message", "\n".join(self._data), self.last_id, self._own_id)
         found = event if self._data else None
         self._drop()
         return found
 
     def _drop(self) -> None:
-        self._event, self._data, self._size = "", [], 0
+        self._event, self._data, self._size, self._own_id = "", [], 0, ""

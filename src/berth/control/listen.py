@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from berth import log
 from berth.errors import UserError
 
 ANY_V4 = "0.0.0.0"
@@ -61,7 +62,9 @@ async def serve(
 ) -> Server:
     """Bind first, so that a busy port is told before anything else starts."""
     bound = _bind(listen, flag)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
+    runner = web.AppRunner(
+        app, access_log=None, logger=log.SILENT, handle_signals=False, shutdown_timeout=STOP_SECONDS
+    )
     await runner.setup()
     await web.SockSite(runner, bound, ssl_context=tls).start()
     host, port = bound.getsockname()[:2]

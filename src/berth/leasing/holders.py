@@ -108,7 +108,9 @@ def marked(old: Entry, by: str, due: int) -> Entry:
     due = _sooner(old.expires_at, due)
     if due == old.expires_at:
         return old
-    return replace(old, expires_at=due, marked_by=by, expires_before=old.expires_at)
+    # What the holder itself set is what an undo puts back, not what others had set before.
+    before = old.expires_at if old.marked_by in ("", "service") else old.expires_before
+    return replace(old, expires_at=due, marked_by=by, expires_before=before)
 
 
 def unmarked(old: Entry) -> Entry:

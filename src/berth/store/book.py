@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from berth.leasing import holders
-from berth.leasing.holders import Entry, HolderReason
+from berth.leasing.holders import Entry, HolderReason, Identity
 from berth.store import operators, rows, statement
 from berth.store.engine import Changes, Locked, Row, Transaction
 from berth.store.memory import Memory
 from berth.store.rows import AddressRow, Behind, Event, HolderRow
-from berth.store.secrets import Pepper, Secret
+from berth.store.secrets import Pepper, Seal, Secret
 from berth.store.wishes import Answer, Granted, Refused, Register, Release, Released, Wish
 
 NO_MATCH = Refused(HolderReason.NO_MATCH)
@@ -53,6 +53,7 @@ class Book:
     written: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     taken: list[tuple[str, str]] = field(default_factory=list)
+    fitting: dict[tuple[Secret, Seal], bool] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()  # clusters of which nothing may be taken away now
 
     @property
@@ -79,9 +80,11 @@ class Book:
         return changes
 
     async def _read_for_replacement(self, tx: Transaction, wishes: Sequence[Wish]) -> None:
-        """Who replaces a secret must be alone, so there the other holders matter too."""
+        """Who replaces a secret must be alone, so there the other holders matter too: on every address that
+        it is on, or comes to by another wish of the group.
+        """
         changing = [wish for wish in wishes if isinstance(wish, Register) and wish.new_secret]
-        which = {wish.address for wish in changing if wish.address}
+        which = {wish.address for wish in wishes if wish.address} if changing else set()
         which |= {address for wish in changing for address in self._addresses_of(wish)}
         if which:
             for row in await rows.holders_by(tx, "address", list(which)):
@@ -136,9 +139,16 @@ class Book:
         """With the secret; or, so that a replacement can be repeated, with the one that already replaced
         it.
         """
-        if self.rules.pepper.opens(wish.secret, stored.seal):
+        if self._fits(wish.secret, stored):
             return True
-        return wish.new_secret is not None and self.rules.pepper.opens(wish.new_secret, stored.seal)
+        return wish.new_secret is not None and self._fits(wish.new_secret, stored)
+
+    def _fits(self, secret: Secret, stored: AddressRow) -> bool:
+        """Found out once: a group may ask the same for every address of a holder, many times."""
+        key = (secret, stored.seal)
+        if key not in self.fitting:
+            self.fitting[key] = self.rules.pepper.opens(secret, stored.seal)
+        return self.fitting[key]
 
     def _next_free(self, wish: Register) -> Answer:
         if wish.otherwise or wish.new_secret:
@@ -182,6 +192,8 @@ class Book:
         elif self.rules.pepper.outdated(stored.seal):
             self._reseal(stored, wish.new_secret or wish.secret)
         old = self.entries.get((stored.address, wish.entry.identity.key))
+        if wish.only_marked_by and (old is None or old.entry.marked_by != wish.only_marked_by):
+            return Granted(stored.address, fresh=False)
         entry = self._after(old.entry if old else None, wish)
         if old is None or entry != old.entry:
             event = self._joined_event(old.entry if old else None, entry)
@@ -199,9 +211,19 @@ class Book:
         if reason or wish.entry.identity.cluster_id in self.frozen:
             return Refused(reason or HolderReason.CLUSTER_FROZEN)
         self._reseal(stored, secret)
+        self._end_for_good(there, stored, wish.entry.identity)
         who = wish.entry.identity
         self.events.append(Event(self.now, stored.pool, stored.address, "secret replaced", 0, who))
         return None
+
+    def _end_for_good(self, there: Iterable[Entry], stored: AddressRow, who: Identity) -> None:
+        """Those whose time is over and who do not know the new secret: nobody's undo brings them back."""
+        for entry in there:
+            if entry.identity != who and entry.marked_by:
+                over = replace(entry, marked_by="", expires_before=None)
+                row = HolderRow(stored.address, stored.pool, over)
+                self._remember(row)
+                self.written[stored.address, entry.identity.key] = row
 
     def _reseal(self, stored: AddressRow, secret: Secret) -> None:
         sealed = replace(stored, seal=self.rules.pepper.seal(secret))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from berth.leasing.holders import HolderReason, Identity
 from berth.store import operators, rows
@@ -73,7 +73,7 @@ class _Picture:
         if there is None:
             self.absent.append(wish)
         elif there.entry.marked_by == "ror":
-            self.recall.append(wish)
+            self.recall.append(replace(wish, only_marked_by="ror"))
         elif not there.entry.active and not there.entry.pending:
             self.conflict.append(_difference(wish, "Expiring"))
 
@@ -96,9 +96,10 @@ async def compare(ledger: Ledger, beat: Beat, listed: Sequence[Register], *, tru
     result = Compared(conflict=picture.conflict)
     proved = trusted or picture.opened or not own
     result.counted = proved or (beat.leaving and await operators.has_spoken(ledger.engine, beat))
-    confirmed = await _heard(ledger, beat, picture.absent, result) if result.counted else frozenset()
-    acts = result.counted and not beat.leaving
-    adopting = [wish for wish in picture.absent if _mark(wish) in confirmed and acts and not result.frozen]
+    confirmed = await _heard(ledger, beat, picture.absent, result) if result.counted else None
+    acts = confirmed is not None and not beat.leaving
+    seen_twice = confirmed if confirmed is not None and acts and not result.frozen else frozenset()
+    adopting = [wish for wish in picture.absent if _mark(wish) in seen_twice]
     refused = await _submit(ledger, adopting, result) if adopting else {}
     if acts and picture.recall:
         await asyncio.gather(*(ledger.submit(wish) for wish in picture.recall))
@@ -129,7 +130,9 @@ async def _picture(
     return picture, own
 
 
-async def _heard(ledger: Ledger, beat: Beat, absent: Iterable[Register], result: Compared) -> frozenset[str]:
+async def _heard(
+    ledger: Ledger, beat: Beat, absent: Iterable[Register], result: Compared
+) -> frozenset[str] | None:
     async with ledger.engine.transaction() as tx:
         confirmed = await operators.heard(tx, beat, map(_mark, absent))
         result.frozen = bool(await operators.frozen(tx, [beat.cluster_id], await tx.now()))

@@ -82,6 +82,7 @@ class Ledger:
         """Bring memory to what all replicas and commands have done."""
         async with self.engine.transaction() as tx:
             locked = await tx.lock(None)
+            self.memory.meet(locked.revisions)
             await self.memory.catch_up(tx, locked.revisions)
 
     @property

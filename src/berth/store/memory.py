@@ -51,6 +51,13 @@ class Memory:
             changed.append(key)
         return changed
 
+    def meet(self, keys: Iterable[str]) -> None:
+        """Pools that a command has added: without ranges, but what is held there is held."""
+        for key in keys:
+            if key not in self.spaces:
+                self.spaces[key] = Space(Pool(key))
+                self.revisions[key] = UNKNOWN
+
     def known(self, key: str) -> bool:
         return key in self.spaces
 

@@ -58,9 +58,9 @@ class Operator:
         return cls(cluster_id, epoch, sequence, first_at, seen_at, live_until, listed)
 
 
-async def heard(tx: Transaction, beat: Beat, missing: Iterable[str]) -> frozenset[str]:
-    """Note a report; returns what of `missing` its predecessor had too. A report that came twice, or late,
-    is not noted and confirms nothing.
+async def heard(tx: Transaction, beat: Beat, missing: Iterable[str]) -> frozenset[str] | None:
+    """Note a report; returns what of `missing` its predecessor had too. None: it came twice, or late, and is
+    not noted.
     """
     now, listed = await tx.now(), frozenset(missing)
     found = await tx.rows(
@@ -70,7 +70,9 @@ async def heard(tx: Transaction, beat: Beat, missing: Iterable[str]) -> frozense
     text = orjson.dumps(sorted(listed)).decode()
     until = beat.live_until(now)
     await tx.rows(HEARD, beat.cluster_id, beat.epoch, beat.sequence, now, now, until, text)
-    return listed & before.missing if before and before.sequence < beat.sequence else frozenset()
+    if before is None:
+        return frozenset()
+    return listed & before.missing if before.sequence < beat.sequence else None
 
 
 async def has_spoken(engine: Engine, beat: Beat) -> bool:

@@ -42,6 +42,7 @@ class Register:
     new_secret: Secret | None = None
     pending: bool = False
     otherwise: Refused | None = None  # the answer unless a stored address matches (zone or prefix is gone)
+    only_marked_by: str = ""  # change an entry only as long as this is who set its expiry
 
 
 @dataclass(frozen=True, slots=True)
