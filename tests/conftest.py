@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -45,7 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """One seed a run, for all workers: `--seed`, BERTH_SEED, that of the run whose failures are repeated, or
     any.
     """
-    if config.option.seed is not None or hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        config.option.seed = config.workerinput["seed"]
+    if config.option.seed is not None:
         return
     cache = getattr(config, "cache", None)
     told = os.environ.get("BERTH_SEED")
@@ -54,6 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.seed = int(told or secrets.randbelow(1 << 32))
     if cache is not None:
         cache.set("berth/seed", config.option.seed)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker of pytest-xdist is about to start."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
