@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from random import Random
 
 from tests.faults.churn import Churn
-from tests.faults.proxy import FaultProxy
+from tests.faults.proxy import Ask, FaultProxy, Pass, Plan, Verdict, Write
 from tests.faults.row import Tally
 from tests.faults.scales import HASTY_JANITORS
 from tests.faults.stage import Stage, until
@@ -18,6 +20,7 @@ from berth.kube.resource import Resource
 HOLDS = "example.com/in-use"
 GONE_SECONDS = 60.0
 LATE_SECONDS = 0.7
+LATE_ANSWER_SECONDS = 0.3
 
 
 async def recreated(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
@@ -127,12 +130,14 @@ async def _let_go(market: Market, name: str) -> None:
 
 async def while_away(stage: Stage, tally: Tally, times: int, trade: Trade) -> None:
     """T23: the operator is killed, claims go and come, the next one cleans up within a minute. One of the
-    lists it starts with comes later than the others: until it is there, nobody knows who has what."""
+    lists it starts with comes later than the others: until it is there, nobody knows who has what. Answers
+    to its writes come late, too: by then a watch may have shown what became of them."""
     stage = stage.with_plants(HASTY_JANITORS)
     late = sorted({group_path(resource) for resource in trade.resources})
     async with stage.market(trade, 28) as market, remembered(market, tally), stage.proxy() as proxy:
         churn = Churn(market, stage.random, 8)
         await _settle_in(stage, market, churn)
+        proxy.plan = Plan(after=late_answers(stage.random))
         for number in range(times):
             if tally.is_over:
                 return
@@ -143,6 +148,14 @@ async def while_away(stage: Stage, tally: Tally, times: int, trade: Trade) -> No
                 tally.add(await churn.settle(GONE_SECONDS))
                 await churn.ask(2)
                 await churn.run(6)
+
+
+def late_answers(random: Random) -> Ask:
+    async def after(write: Write) -> Verdict:
+        await asyncio.sleep(random.uniform(0.0, LATE_ANSWER_SECONDS))
+        return Pass()
+
+    return after
 
 
 async def _settle_in(stage: Stage, market: Market, churn: Churn) -> None:
