@@ -50,17 +50,6 @@ def test_a_late_event_does_not_undo_our_own_write(cache: Cache) -> None:
     assert seen["colour"] == "red"
 
 
-def test_an_answer_that_comes_after_the_end_brings_nothing_back(cache: Cache) -> None:
-    """The watch was quicker than the answer to our own write: nothing would ever take it away again."""
-    cache.replace([thing("a", 1)], "5")
-    cache.apply("MODIFIED", thing("a", 6))
-    cache.apply("DELETED", thing("a", 7))
-    cache.observe(thing("a", 6))
-    assert cache.get("ns", "a") is None
-    cache.observe(thing("a", 8, uid="u2"))
-    assert cache.get("ns", "a") is not None
-
-
 def test_what_we_deleted_does_not_come_back_with_a_late_event(cache: Cache) -> None:
     cache.observe(thing("a", 8))
     cache.bury(thing("a", 8))

@@ -100,12 +100,9 @@ class Cache:
     # What our own writes say.
 
     def observe(self, obj: Object) -> None:
-        """The API server's answer to a write of ours. It may come after the watch has shown what became of
-        that: then an object that is not here is gone.
-        """
+        """The API server's answer to a write of ours."""
         self.written = max(self.written, revision_of(obj))
-        if revision_of(obj) > self._seen or key_of(obj) in self._objects:
-            self._see(obj)
+        self._see(obj)
 
     def bury(self, obj: Object) -> None:
         """The API server confirmed that this very object is gone."""
