@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -129,8 +128,6 @@ async def test_a_pool_write_whose_answer_is_lost_leaves_no_entry_behind(
         await bare.refused(annotations={"addresses": named})
         proxy.plan = Plan()
         assert await bare.pooled(f"{named}/32")
-        left = [float(one["data"]["until"]) for one in await bare.records()]
-        assert max(left, default=0.0) <= time.time() + 1, "it looks as if it were still to come"
 
         async def is_undone() -> bool:
             return not (await bare.pool() or await bare.records() or bare.api.addresses())

@@ -210,9 +210,7 @@ class Validation:
         answers_for_it = record.address in case.given or (shared and not self._has_others(record))
         is_pooled = not self._parts.pools.missing(record.zone, (record.address,))
         if case.unsure or (is_pooled and answers_for_it):
-            # Only the controller takes entries away. It need not wait: no admission is under way any more.
-            await self._parts.records.put(replace(stored, until=time.time()))
-            return
+            return  # and only the controller takes entries away, once no admission may be under way
         if record.kept:
             await self._parts.vault.forget(record)
         if before is None:
