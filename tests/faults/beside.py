@@ -114,9 +114,9 @@ BESIDE: tuple[Row, ...] = (
     beside("T06 api", "a standby of PostgreSQL promoted", 100, API_FAULTS + "standby -k t06"),
     beside("T14 api", "requests cut, refused, answers lost", 100_000, API_FAULTS + "outages -k t14"),
     beside("T14 vitistack", "calls and writes refused or lost", 100_000, VITISTACK + "storms -k lost"),
-    beside("T15 api", "a sync takes two seconds", 100, API_FAULTS + "outages -k t15"),
+    beside("T15 api", "a slow disk, no free connection", 500, API_FAULTS + "scarce -k t15"),
     beside("T15 vitistack", "the store hangs", 500, VITISTACK + "storms -k hangs"),
-    beside("T16 api", "disk full, then freed", 100, API_FAULTS + "outages -k t16"),
+    beside("T16 api", "disk full, then freed", 100, API_FAULTS + "scarce -k t16"),
     beside("T17 api", "the clock jumps", 300, API_FAULTS + "outages -k t17"),
     beside("T18 api", "192 clients on one /24, both stores", 1_000_000, API_FAULTS + "crowds -k t18"),
     beside(

@@ -1,54 +1,30 @@
-"""T05, T14, T16, T17: the database killed, lines cut, the disk full, the clock moved."""
+"""T05, T14, T17: the database killed, lines cut, the clock moved."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import asyncpg
 import pytest
 import pytest_asyncio
+from tests.central.faults.asking import END_SESSIONS, asked, grown, until_answered
 from tests.faults.books import Books
 from tests.faults.store_auditor import store_right
-from tests.support.central import CLUSTER, NAMESPACE, World, running
-from tests.support.disks import filled, small_disk
-from tests.support.eventually import eventually
-from tests.support.lives import Life, lives
+from tests.support.central import World, running
 from tests.support.postgres import PostgresServer, short_folder
 from tests.support.proxy import spoiling
-from tests.support.started import api_process
 
-from berth.central.client import Access, ApiClient, Ask
-from berth.errors import ApiError, ApiRefused
-from berth.leasing.holders import DAY_MS, Identity
+from berth.central.client import Access, ApiClient
+from berth.leasing.holders import DAY_MS
 from berth.store.engine import Clock
 from berth.store.guard import ClockGuard
-from berth.store.secrets import Secret
 from berth.store.sweep import Sweeper
 
 pytestmark = pytest.mark.faults
 Start = Callable[..., AbstractAsyncContextManager[World]]
-
-
-def asked(name: str, address: str = "") -> Ask:
-    return Ask(Identity(name, NAMESPACE, CLUSTER), "hnet-private", "ipv4", Secret("SuperSecret"), address)
-
-
-async def until_answered(client: ApiClient, ask: Ask) -> str:
-    """As any good client: no answer, or not now, means ask again."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                return await client.register(ask)
-            except ApiError:
-                await asyncio.sleep(0.01)
 
 
 async def test_t14_cut_lines_and_refusals_never_make_a_second_address(
@@ -116,98 +92,6 @@ async def test_t05_postgres_killed_under_load_loses_nothing(
         tried(faults)
     finally:
         server.stop()
-
-
-END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'berth'"
-
-
-async def grown(answered: dict[str, str]) -> None:
-    before = len(answered)
-
-    async def more() -> bool:
-        return len(answered) > before + 20
-
-    await eventually(more, 60)
-
-
-async def test_t15_a_slow_disk_holds_up_only_who_waits_for_it(
-    tmp_path: Path, tried: Callable[[int], None]
-) -> None:
-    """T15: a sync takes two seconds. Who only looks is answered meanwhile, and what was answered is kept."""
-    database = f"sqlite:///{tmp_path}/berth.db"
-    with lives(database, tmp_path / "pepper") as run:
-        async with aiohttp.ClientSession() as session:
-            for number in range(3):
-                life = run.start(session, slow=2.0)
-                writing = asyncio.create_task(life.ask("POST", f"slow{number}"))
-                waited = await longest_look(life, writing)
-                assert waited < 1.0
-                reply = await writing
-                assert reply is not None
-                assert reply.status == 200
-                life.kill()
-                again = await run.start(session).ask("POST", f"slow{number}")
-                assert again is not None
-                assert again.address == reply.address, "I3: it was answered and is gone"
-                tried(1)
-
-
-async def longest_look(life: Life, writing: asyncio.Task[Any]) -> float:
-    """While somebody waits for the disk."""
-    taken = []
-    while not writing.done():
-        started_at = time.monotonic()
-        looked = await life.send("GET", "/readyz", None)
-        assert looked is not None
-        assert looked.status == 200
-        taken.append(time.monotonic() - started_at)
-        await asyncio.wait([writing], timeout=0.05)
-    assert len(taken) > 5, "the disk was not slow"
-    return max(taken)
-
-
-async def test_t16_a_full_disk_is_a_clean_503_and_heals_alone(
-    tmp_path: Path, tried: Callable[[int], None]
-) -> None:
-    """T16: SQLite's files may not grow; then they may again. What was answered stays."""
-    database = f"sqlite:///{tmp_path}/berth.db"
-    with lives(database, tmp_path / "pepper") as run:
-        async with aiohttp.ClientSession() as session:
-            life = run.start(session)
-            for round_ in range(3):
-                kept = await life.ask("POST", f"before{round_}")
-                assert kept is not None
-                size = max(os.stat(tmp_path / name).st_size for name in ("berth.db", "berth.db-wal"))
-                resource.prlimit(life.pid, resource.RLIMIT_FSIZE, (size // 2, resource.RLIM_INFINITY))
-                refused = await life.ask("POST", f"during{round_}")
-                assert refused is not None
-                assert (refused.status, refused.body["reason"]) == (503, "StoreDown")
-                resource.prlimit(life.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-                after = await life.ask("POST", f"after{round_}")
-                assert after is not None
-                assert after.status == 200
-                again = await life.ask("POST", f"before{round_}")
-                assert again is not None
-                assert again.address == kept.address
-            tried(round_ + 1)
-            life.kill()
-
-
-async def test_t16_a_disk_full_for_database_and_log_stops_nobody(
-    tmp_path: Path, tried: Callable[[int], None]
-) -> None:
-    """T16: not even a line of the log can be written."""
-    with small_disk(tmp_path / "disk") as disk, api_process(disk, "--database", "sqlite:///berth.db") as api:
-        async with ApiClient(Access(api.url + "/v2")) as client:
-            kept = await client.register(asked("before"))
-            with filled(disk):
-                for number in range(60):
-                    with pytest.raises(ApiRefused, match="the ledger cannot answer now"):
-                        await client.register(asked(f"during{number}"))
-                assert api.errors.stat().st_size % 4096 == 0, "the log was not hit"
-            assert await client.register(asked("after")) != kept
-            assert await client.register(asked("before")) == kept
-    tried(1)
 
 
 @pytest.mark.parametrize("days", [1 / 24, -1 / 24, 400, -400, 31])

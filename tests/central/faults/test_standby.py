@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.central.faults.test_outages import asked, grown, until_answered
+from tests.central.faults.asking import asked, grown, until_answered
 from tests.support.central import running
 from tests.support.eventually import eventually
 from tests.support.postgres import PostgresServer, short_folder

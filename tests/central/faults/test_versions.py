@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.central.faults.asking import asked, grown, until_answered
 from tests.central.faults.killing import check, opened, records
-from tests.central.faults.test_outages import asked, grown, until_answered
 from tests.support.started import PROGRAM, ApiProcess, api_process, start_api
 from tests.support.versions import AFTER, BEFORE
 
