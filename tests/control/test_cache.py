@@ -50,6 +50,43 @@ def test_a_late_event_does_not_undo_our_own_write(cache: Cache) -> None:
     assert seen["colour"] == "red"
 
 
+def test_an_answer_that_comes_after_the_end_brings_nothing_back(cache: Cache) -> None:
+    """The watch was quicker than the answer to our own write: nothing would take it away again."""
+    cache.replace([thing("a", 1)], "5")
+    cache.apply("MODIFIED", thing("a", 6))
+    cache.apply("DELETED", thing("a", 7))
+    cache.observe(thing("a", 6))
+    assert cache.get("ns", "a") is None
+    cache.observe(thing("a", 6, uid="u2"))
+    assert cache.get("ns", "a") is not None, "another one, whose end nobody has shown"
+
+
+def test_an_answer_that_comes_after_a_list_without_it_brings_nothing_back(cache: Cache) -> None:
+    cache.replace([thing("a", 1)], "5")
+    cache.replace([], "9")
+    cache.observe(thing("a", 6))
+    assert cache.get("ns", "a") is None
+
+
+def test_what_a_backup_brings_back_is_seen_and_heard_of_again(cache: Cache) -> None:
+    cache.replace([thing("a", 1)], "5")
+    cache.apply("DELETED", thing("a", 7))
+    cache.replace([thing("a", 1)], "9")
+    cache.observe(thing("a", 10, colour="red"))
+    seen = cache.get("ns", "a")
+    assert seen is not None
+    assert seen["colour"] == "red"
+
+
+def test_only_the_latest_ends_are_remembered(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("berth.control.cache.ENDS_KEPT", 2)
+    for number in range(3):
+        cache.apply("DELETED", thing(f"t{number}", 10 + number, uid=f"u{number}"))
+    for number in range(3):
+        cache.observe(thing(f"t{number}", 1, uid=f"u{number}"))
+    assert [obj["metadata"]["name"] for obj in cache] == ["t0"]
+
+
 def test_what_we_deleted_does_not_come_back_with_a_late_event(cache: Cache) -> None:
     cache.observe(thing("a", 8))
     cache.bury(thing("a", 8))

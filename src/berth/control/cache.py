@@ -14,6 +14,7 @@ Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 Listener = Callable[[Object | None, Object | None], None]
 IndexKeys = Callable[[Object], Iterable[str]]
+ENDS_KEPT = 10_000  # far more than end while one answer is on its way
 
 
 def key_of(obj: Object) -> Key:
@@ -25,12 +26,17 @@ def revision_of(obj: Object) -> int:
     return int(obj["metadata"].get("resourceVersion") or 0)
 
 
+def uid_of(obj: Object) -> str:
+    return str(obj["metadata"].get("uid") or "")
+
+
 class Cache:
     def __init__(self, indexes: Mapping[str, IndexKeys] | None = None) -> None:
         self._objects: dict[Key, Object] = {}
         self._keys_of = dict(indexes or {})
         self._indexes: dict[str, dict[str, dict[Key, Object]]] = {name: {} for name in self._keys_of}
         self._buried: dict[Key, int] = {}  # what we deleted ourselves, until the watch has caught up
+        self._ended: dict[str, None] = {}  # UIDs of what the server last said is gone, the oldest first
         self._listeners: list[Listener] = []
         self._seen = 0  # the latest revision the watch has shown us
         self.written = 0  # the latest revision that answered a write of ours
@@ -74,13 +80,16 @@ class Cache:
         listed = {key_of(obj) for obj in items}
         for obj in items:
             self._see_listed(obj, as_of)
-        for key in [k for k, o in self._objects.items() if k not in listed and revision_of(o) <= as_of]:
-            self._drop(key)
+        for key, obj in list(self._objects.items()):
+            if key not in listed and revision_of(obj) <= as_of:
+                self._end(obj)
+                self._drop(key)
         self._buried = {key: revision for key, revision in self._buried.items() if revision > as_of}
 
     def restart(self, items: list[Object], resource_version: str) -> None:
         """A list from a server whose revisions went back: nothing seen before counts."""
         self._buried.clear()
+        self._ended.clear()
         listed = {key_of(obj): obj for obj in items}
         for key in [k for k in self._objects if k not in listed]:
             self._drop(key)
@@ -100,15 +109,18 @@ class Cache:
     # What our own writes say.
 
     def observe(self, obj: Object) -> None:
-        """The API server's answer to a write of ours."""
+        """The API server's answer to a write of ours. It may come after the watch has shown the object's end:
+        then it brings nothing back, since nothing would take it away again.
+        """
         self.written = max(self.written, revision_of(obj))
-        self._see(obj)
+        if uid_of(obj) not in self._ended:
+            self._see(obj)
 
     def bury(self, obj: Object) -> None:
         """The API server confirmed that this very object is gone."""
         key = key_of(obj)
         held = self._objects.get(key)
-        if held is None or held["metadata"].get("uid") == obj["metadata"].get("uid"):
+        if held is None or uid_of(held) == uid_of(obj):
             self._buried[key] = max(revision_of(obj), revision_of(held) if held else 0)
             self._drop(key)
 
@@ -133,13 +145,21 @@ class Cache:
     def _see_deleted(self, obj: Object) -> None:
         key = key_of(obj)
         self._buried.pop(key, None)
+        self._end(obj)
         held = self._objects.get(key)
         if held is not None and revision_of(held) <= revision_of(obj):
             self._drop(key)
 
+    def _end(self, obj: Object) -> None:
+        if uid := uid_of(obj):
+            self._ended[uid] = None
+            if len(self._ended) > ENDS_KEPT:
+                del self._ended[next(iter(self._ended))]
+
     def _set(self, key: Key, obj: Object) -> None:
         obj["metadata"].pop("managedFields", None)  # half of every object's bytes, and nobody reads them
         self._buried.pop(key, None)
+        self._ended.pop(uid_of(obj), None)  # a backup can bring back what had ended
         old = self._objects.get(key)
         self._objects[key] = obj
         self._reindex(key, old, obj)
