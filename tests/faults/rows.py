@@ -64,7 +64,14 @@ ROWS: tuple[Row, ...] = (
     *rows(
         "T13", "half of all writes refused with 409", refusals.conflicts, (M, 1, 50), (K, 0, 50), (V, 0, 50)
     ),
-    *rows("T14", "429, 5xx, answers lost", refusals.lost_answers, (M, 600, 30_000), (K, 600, 30_000)),
+    *rows(
+        "T14",
+        "429, 5xx, answers lost",
+        refusals.lost_answers,
+        (M, 600, 30_000),
+        (K, 600, 30_000),
+        (V, 600, 30_000),
+    ),
     *rows("T17", "clocks of two operators apart", clocks.apart, (M, 2, 100), ours=True),
     *rows("T22", "deleted and made again", deleting.recreated, (M, 17, 500), (K, 16, 500), (V, 16, 500)),
     *rows("T22 held", "deleted while another holds it", deleting.held_by_another, (M, 2, 500)),

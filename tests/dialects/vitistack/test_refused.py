@@ -6,14 +6,13 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.support.killing import serves, settled
 from tests.support.operator import eventually
-from tests.support.started import free_port
+from tests.support.refusing import Silent, is_theirs, refusing, until_refused
 from tests.support.vitistack import World, address_of, emptied, fresh, served
 
 from berth.control.webhooks import MUTATING
@@ -43,36 +42,6 @@ async def own() -> AsyncIterator[DevCluster]:
         yield cluster
 
 
-async def refuse_all(world: World, operation: str = "CREATE", port: int = 0) -> None:
-    """Another webhook that refuses: registered under a name that sorts last, and nobody answers there, or the
-    one at the port. Of dry runs it is not asked: our own would tell us, before anything is spent.
-    """
-    rule = {
-        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"], "operations": [operation],
-        "scope": "*",
-    }  # fmt: skip
-    entry = {
-        "name": "no.example.com",
-        "clientConfig": {"url": f"https://127.0.0.1:{port or free_port()}/no"},
-        "rules": [rule],
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 30 if port else 1,
-        "matchConditions": [
-            {"name": "not-a-dry-run", "expression": "!(has(request.dryRun) && request.dryRun)"}
-        ],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
-    }
-    body = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "zzz-refuses"},
-        "webhooks": [entry],
-    }
-    await world.client.create(WEBHOOKS, body)
-
-
 def story(world: World) -> dict[str, dict[str, int]]:
     """When, in ms, what happened to each address of the namespace at the IPAM-API."""
     sql = "SELECT address, event, at FROM history WHERE namespace_id = ? ORDER BY id"
@@ -92,25 +61,15 @@ async def test_what_another_webhook_refuses_is_given_back(world: World, tried: C
     """V-038, T20: registered during admission, refused by someone else: not free before the pending time, and
     soon after it.
     """
-    await refuse_all(world)
-    try:
-        named = world.free_address()
-
-        async def is_refused() -> bool:
-            try:
-                await world.create("never", annotations={"addresses": named})
-            except StatusError as error:
-                return "no.example.com" in str(error)
-            await world.delete("never")
-            return False
-
-        assert await eventually(is_refused, 60)
+    named = world.free_address()
+    async with refusing(world):
+        await until_refused(
+            lambda: world.create("never", annotations={"addresses": named}), lambda: world.delete("never")
+        )
         results = await asyncio.gather(
             *(world.create(f"never-{number}") for number in range(REFUSED)), return_exceptions=True
         )
-        assert all("no.example.com" in str(one) for one in results), results
-    finally:
-        await world.client.delete(WEBHOOKS, "zzz-refuses")
+        assert all(map(is_theirs, results)), results
 
     async def is_free() -> bool:
         pooled = await world.pooled(f"{named}/32")
@@ -125,25 +84,11 @@ async def test_what_another_webhook_refuses_is_given_back(world: World, tried: C
     tried(len(results))
 
 
-@dataclass(slots=True)
-class Silent:
-    """Takes connections and never answers."""
-
-    asked: int = 0
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked += 1
-        with suppress(ConnectionError):
-            await reader.read(-1)
-        writer.close()
-
-
 @asynccontextmanager
 async def kept_waiting(world: World) -> AsyncIterator[None]:
     """Another webhook never answers: no Service of the namespace is stored, whatever ours say."""
     silent = Silent()
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    await refuse_all(world, port=server.sockets[0].getsockname()[1])
 
     async def is_asked() -> bool:
         with suppress(NotFound):
@@ -153,11 +98,11 @@ async def kept_waiting(world: World) -> AsyncIterator[None]:
                 await world.create("probe", type="ClusterIP")
         return silent.asked > 0
 
-    assert await eventually(is_asked, 60)
     try:
-        yield
+        async with refusing(world, port=server.sockets[0].getsockname()[1]):
+            assert await eventually(is_asked, 60)
+            yield
     finally:
-        await world.client.delete(WEBHOOKS, "zzz-refuses")
         server.close()
 
 
@@ -206,21 +151,12 @@ def is_as_before(world: World, address: str, due: int) -> bool:
 async def test_a_recall_that_another_webhook_refuses_is_retained_as_before(world: World) -> None:
     """V-038, H-07, I2: confirmed, and then not stored."""
     address, due = await retained(world)
-    await refuse_all(world)
-    try:
-
-        async def is_refused() -> bool:
-            try:
-                await world.create("kept", annotations={"retention-period-days": "7"})
-            except StatusError as error:
-                return "no.example.com" in str(error)
-            await world.delete("kept")
-            return False
-
-        assert await eventually(is_refused, 60)
+    async with refusing(world):
+        await until_refused(
+            lambda: world.create("kept", annotations={"retention-period-days": "7"}),
+            lambda: world.delete("kept"),
+        )
         assert world.api.entries(address)["kept"].active  # the API server heard both of us
-    finally:
-        await world.client.delete(WEBHOOKS, "zzz-refuses")
 
     async def is_retained() -> bool:
         mine = [one["data"] for one in await world.records() if one["data"]["namespace"] == world.namespace]
@@ -247,20 +183,11 @@ async def test_a_recall_whose_pool_cannot_be_written_is_retained_as_before(world
 async def test_a_refused_update_is_turned_back(world: World) -> None:
     """H-07 for updates: terms sent for an update that is not stored go back to what is stored."""
     address = address_of(await world.create())
-    await refuse_all(world, "UPDATE")
-    try:
-
-        async def is_refused() -> bool:
-            try:
-                await world.annotate(retention_period_days="9")
-            except StatusError as error:
-                return "no.example.com" in str(error)
-            await world.annotate(retention_period_days="0")
-            return False
-
-        assert await eventually(is_refused, 60)
-    finally:
-        await world.client.delete(WEBHOOKS, "zzz-refuses")
+    async with refusing(world, "UPDATE"):
+        await until_refused(
+            lambda: world.annotate(retention_period_days="9"),
+            lambda: world.annotate(retention_period_days="0"),
+        )
 
     async def is_back() -> bool:
         return world.api.entries(address)["my-service"].retention == 0
@@ -272,22 +199,10 @@ async def test_a_refused_update_is_turned_back(world: World) -> None:
 async def test_a_deletion_refused_by_others_keeps_the_address(world: World) -> None:
     """V-102"""
     address = address_of(await world.create())
-    await refuse_all(world, "DELETE")
-    try:
-
-        async def is_refused() -> bool:
-            try:
-                await world.delete()
-            except StatusError as error:
-                return "no.example.com" in str(error)
-            await world.create()
-            return False
-
-        assert await eventually(is_refused, 60)
+    async with refusing(world, "DELETE"):
+        await until_refused(world.delete, world.create)
         address = address_of(await world.get())
         assert world.api.entries(address)["my-service"].active
-    finally:
-        await world.client.delete(WEBHOOKS, "zzz-refuses")
     other = await fresh(world)  # where deletions are not refused
     await other.passed()
     assert world.api.entries(address)["my-service"].active

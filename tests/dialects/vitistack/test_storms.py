@@ -9,27 +9,26 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from tests.dialects.vitistack.test_refused import refuse_all
 from tests.faults.books import Books
 from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Say, Verdict, Write
 from tests.faults.store_auditor import store_right
 from tests.support.killing import API_PENDING, PENDING_SECONDS, serves, settled
 from tests.support.line import at_random, line
 from tests.support.operator import eventually
+from tests.support.refusing import Silent, is_theirs, refusing, until_refused
 from tests.support.started import free_port
 from tests.support.vitistack import Api, World, address_of, emptied, fresh, operating, service
 
 from berth.control.webhooks import MUTATING, VALIDATING
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
-from berth.errors import AlreadyExists, NotFound, StatusError
+from berth.errors import NotFound, StatusError
 from berth.kube import meta
 
 pytestmark = [
@@ -218,19 +217,6 @@ async def webhooks_at(world: World, url: str) -> AsyncIterator[None]:
             await world.client.delete(resource, about["name"])
 
 
-@dataclass(slots=True)
-class Silent:
-    """Takes connections and never answers."""
-
-    asked: int = 0
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked += 1
-        with suppress(ConnectionError):
-            await reader.read(-1)
-        writer.close()
-
-
 async def test_other_writes_do_not_feel_a_webhook_that_fails(
     cluster: DevCluster, bare: World, tried: Callable[[int], None]
 ) -> None:
@@ -388,7 +374,7 @@ async def _not_deleted(world: World, name: str) -> bool:
     try:
         await world.delete(name)
     except StatusError as error:
-        return "no.example.com" in str(error)
+        return is_theirs(error)
     return False
 
 
@@ -398,27 +384,18 @@ async def test_a_refused_deletion_without_a_finalizer_keeps_addresses(
     """T22: ten whose deletion another's webhook refuses; they keep their addresses until they may go."""
     async with operating(cluster, bare.api):
         await serves(bare)
-        await refuse_all(bare, "DELETE")
-        try:
-            await eventually(lambda: _is_kept(bare), 60)
+        async with refusing(bare, "DELETE"):
+            await bare.create("probe")
+            await until_refused(lambda: bare.delete("probe"), lambda: bare.create("probe"))
             names = [f"kept-{number}" for number in range(10)]
             made = [await bare.create(name) for name in names]
             assert all([await _not_deleted(bare, name) for name in names])
             await _keep(bare, made)
             assert {one["metadata"]["name"] for one in await bare.services()} >= set(names)
-        finally:
-            await bare.client.delete(VALIDATING, "zzz-refuses")
         for one in await bare.services():
             await asked_again(partial(_deleted, bare, one["metadata"]["name"]))
         await empty(bare)
         tried(len(names))
-
-
-async def _is_kept(world: World) -> bool:
-    """The API server has taken notice of the webhook."""
-    with suppress(AlreadyExists):
-        await world.create("probe")
-    return await _not_deleted(world, "probe")
 
 
 async def _deleted(world: World, name: str) -> None:
