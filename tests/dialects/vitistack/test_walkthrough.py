@@ -248,6 +248,7 @@ async def _cluster_deletion(walk: Walk) -> None:
     await walk.run(f"apply -f {EXAMPLES}/annotated.yaml")
     cluster_id = (await walk.world.client.get(kinds.NAMESPACE, "kube-system"))["metadata"]["uid"]
     spared = address_of(await walk.world.get())
+    await walk.world.passed()  # the controller confirms what is new, and that would take back what ROR says
     walk.ror.say("events", f'id: 1\nevent: cluster.deleted\ndata: {{"cluster_id": "{cluster_id}"}}\n\n')
     await walk.expiring("83.118.168.10", "annotated")
     assert walk.world.api.entries(spared)["my-service"].active
