@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from itertools import count
 from pathlib import Path
 
 import asyncpg
@@ -13,7 +14,7 @@ import pytest_asyncio
 from tests.central.faults.asking import END_SESSIONS, asked, grown, until_answered
 from tests.faults.books import Books
 from tests.faults.store_auditor import store_right
-from tests.support.central import World, running
+from tests.support.central import Reply, World, running
 from tests.support.postgres import PostgresServer, short_folder
 from tests.support.proxy import spoiling
 
@@ -92,6 +93,59 @@ async def test_t05_postgres_killed_under_load_loses_nothing(
         tried(faults)
     finally:
         server.stop()
+
+
+# A session that waits in COMMIT for a standby that never comes: what it did is done, and nobody was told.
+IN_COMMIT = END_SESSIONS + " AND wait_event = 'SyncRep'"
+
+
+@pytest.mark.postgres
+async def test_t05_a_session_ended_in_its_commit_has_done_what_nobody_was_told(
+    tmp_path: Path, times: int, tried: Callable[[int], None]
+) -> None:
+    """T05: 20 times; whoever asks again, be it the API itself, is told the address that was stored."""
+    server = PostgresServer(short_folder())
+    told: dict[str, str] = {}
+    try:
+        async with running(server.database(), tmp_path / "pepper") as world:
+            async with asyncio.timeout(300):
+                for number in range(20 * times):
+                    name = await until_ended_in_commit(server, world, f"s{number}", told)
+                    (stored,) = set(await world.stored()) - set(told.values())
+                    told[name] = address_in(await world.post(name))
+                    assert told[name] == stored, f"I5: {stored} was stored for {name}"
+                    tried(1)
+            assert len(await world.stored()) == len(told)
+    finally:
+        server.stop()
+
+
+async def until_ended_in_commit(server: PostgresServer, world: World, word: str, told: dict[str, str]) -> str:
+    """Who was not told. The server minds its new setting a little later: until then others are."""
+    wait_for_standby(server, "nobody")
+    for number in count():
+        name = f"{word}-{number}"
+        asking = asyncio.create_task(world.post(name))
+        while not asking.done():
+            if await ended_in_commit(server):
+                wait_for_standby(server, "")
+                await asking
+                return name
+        told[name] = address_in(asking.result())
+    raise AssertionError("unreachable")
+
+
+def address_in(reply: Reply) -> str:
+    return str(reply.body["address"].partition("/")[0])
+
+
+def wait_for_standby(server: PostgresServer, name: str) -> None:
+    server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+    server.sql("SELECT pg_reload_conf()")
+
+
+async def ended_in_commit(server: PostgresServer) -> bool:
+    return "True" in await asyncio.to_thread(server.sql, IN_COMMIT)
 
 
 @pytest.mark.parametrize("days", [1 / 24, -1 / 24, 400, -400, 31])
