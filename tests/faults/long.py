@@ -1,13 +1,16 @@
 """The fault bench with its long numbers, as far as the time goes.
 
     python -m tests.faults.long [--minutes 120] [--seed N] [--rows T02,T08] [--dialect vip] [--controller CMD]
+    python -m tests.faults.long --dialect cilium --controller 'CMD --kubeconfig {kubeconfig}'
 
 Every row gets its share of the time, a control plane of its own, and is played in portions until its long
 number is reached or its share is used up. Prints a line, and what was violated, when a row is done and one
 table at the end, also when it is cut short (Ctrl-C, SIGTERM, SIGHUP); ends with 1 if anything was violated.
 
 `--controller` drives another controller than ours: a command in which {kubeconfig}, {namespace} and {dialect}
-are filled in. It gets the rows that ask nothing of our own operator's options.
+are filled in. It gets the rows that ask nothing of our own operator's options, three times our time, and is
+started again whenever it ends by itself. Before each row it serves once without any fault. Cilium's LB IPAM
+speaks a dialect of its own, which is played only for another controller.
 """
 
 from __future__ import annotations
@@ -26,10 +29,13 @@ from random import Random
 from types import FrameType
 
 from tests.faults.beside import BESIDE
+from tests.faults.churn import Churn
 from tests.faults.process import Command
 from tests.faults.row import Row, Tally
-from tests.faults.rows import ROWS
+from tests.faults.rows import OTHERS, ROWS
 from tests.faults.stage import Stage
+from tests.faults.trade import Trade
+from tests.faults.trades import TRADES
 from tests.support.operator import admin, crds_of, install
 
 from berth.devcluster import DevCluster
@@ -41,7 +47,7 @@ PORTIONS = 50  # of a row's long number, if it ever gets that far
 
 def main() -> None:
     options = _options()
-    rows = [row for row in (*ROWS, *BESIDE) if _is_wanted(row, options)]
+    rows = wanted(options)
     results: Results = []
     try:
         _on_signals(_cut)
@@ -71,14 +77,20 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     parser.add_argument("--rows", default="", help="beginnings of row ids, separated by commas")
     parser.add_argument("--controller", default="", help="the command of another controller")
-    parser.add_argument("--dialect", default="", help="only rows of this one, or of api")
+    parser.add_argument(
+        "--dialect", default="", help="only rows of this one, or of api; cilium: with --controller"
+    )
     return parser.parse_args()
+
+
+def wanted(options: argparse.Namespace) -> list[Row]:
+    return [row for row in (*ROWS, *BESIDE, *OTHERS) if _is_wanted(row, options)]
 
 
 def _is_wanted(row: Row, options: argparse.Namespace) -> bool:
     named = not options.rows or row.id.startswith(tuple(options.rows.split(",")))
-    spoken = not options.dialect or row.id.split()[1] == options.dialect
-    return named and spoken and not (options.controller and row.ours)
+    spoken = row.id.split()[1] == options.dialect if options.dialect else not row.theirs
+    return named and spoken and not (row.ours if options.controller else row.theirs)
 
 
 async def _run(rows: list[Row], options: argparse.Namespace, results: Results) -> None:
@@ -100,12 +112,23 @@ async def _row(row: Row, tally: Tally, options: argparse.Namespace) -> None:
     if row.beside:
         await _portions(row, None, tally, random)
         return
-    controller = Command(options.controller) if options.controller else None
+    controller = Command(options.controller, kept=True) if options.controller else None
     async with DevCluster() as cluster, admin(cluster) as client:
         await install(client, crds_of("metal3", "kubipam", "vip"))
         with tempfile.TemporaryDirectory(prefix="berth-faults-") as home:
             stage = Stage(cluster, client, Path(home), random, controller=controller)
+            if controller is not None:
+                await _serve(stage, TRADES[row.id.split()[1]]())
             await _portions(row, stage, tally, random)
+
+
+async def _serve(stage: Stage, trade: Trade) -> None:
+    """Without a fault. What is done at the very first start only, like the CRDs, is none of the row's."""
+    async with stage.market(trade, 4) as market, stage.operator(market):
+        churn = Churn(market, stage.random, 2)
+        await churn.ask(2)
+        found = await churn.settle()
+        assert not found, f"it does not serve without any fault: {found}"
 
 
 async def _portions(row: Row, stage: Stage | None, total: Tally, random: Random) -> None:

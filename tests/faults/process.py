@@ -15,9 +15,10 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from tests.faults import plants, scales
 
@@ -26,6 +27,7 @@ from berth.errors import NotLeader, UserError
 from berth.run import operate
 from berth.settings import Settings
 
+LOOK_SECONDS = 0.1
 KNOWN = {**plants.PLANTS, **scales.SCALES}
 
 
@@ -109,6 +111,7 @@ class Spawned:
     """A controller given as a command."""
 
     process: subprocess.Popen[bytes]
+    killed: bool = False
 
     @property
     def alive(self) -> bool:
@@ -119,6 +122,7 @@ class Spawned:
         return memory_of(self.process.pid)
 
     def kill(self) -> None:
+        self.killed = True
         self.process.kill()
         self.process.wait(10)
 
@@ -151,10 +155,12 @@ async def operator(
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`{kubeconfig}`, `{namespace}` and `{dialect}` are filled in; KUBECONFIG is set too."""
+    """`{kubeconfig}`, `{namespace}` and `{dialect}` are filled in; KUBECONFIG is set too. `kept` is started
+    again whenever it ends by itself, as a Deployment does: many do that on purpose."""
 
     words: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    kept: bool = False
 
     @asynccontextmanager
     async def running(self, settings: Settings, log_file: Path) -> AsyncIterator[Spawned]:
@@ -165,13 +171,26 @@ class Command:
         }
         words = [word.format(**filled) for word in shlex.split(self.words)]
         environment = {**os.environ, **self.environment, "KUBECONFIG": filled["kubeconfig"]}
-        with log_file.open("ab") as out:
-            child = Spawned(await asyncio.to_thread(_spawn, words, environment, out))
+        spawn = partial(_spawn, words, environment, log_file)
+        child = Spawned(await asyncio.to_thread(spawn))
+        keeping = asyncio.create_task(_keep(child, spawn)) if self.kept else None
         try:
             yield child
         finally:
             await asyncio.to_thread(child.kill)
+            if keeping is not None:
+                await keeping
 
 
-def _spawn(words: list[str], environment: Mapping[str, str], out: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(words, env=environment, stdout=out, stderr=subprocess.STDOUT)
+async def _keep(child: Spawned, spawn: Callable[[], subprocess.Popen[bytes]]) -> None:
+    """Until it is killed; also if that is while it comes back."""
+    while not child.killed:
+        await asyncio.sleep(LOOK_SECONDS)
+        if not child.alive and not child.killed:
+            child.process = await asyncio.to_thread(spawn)
+    child.kill()
+
+
+def _spawn(words: list[str], environment: Mapping[str, str], log_file: Path) -> subprocess.Popen[bytes]:
+    with log_file.open("ab") as out:
+        return subprocess.Popen(words, env=environment, stdout=out, stderr=subprocess.STDOUT)

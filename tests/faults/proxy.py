@@ -18,7 +18,7 @@ from pathlib import Path
 import aiohttp
 import yaml
 from aiohttp import web
-from tests.faults.streams import Streams
+from tests.faults.streams import Streams, is_list
 
 from berth.devcluster import DevCluster
 from berth.kube import auth
@@ -177,9 +177,11 @@ class FaultProxy:
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         if (instead := self.streams.instead(request)) is not None:
             return instead
+        if is_list(request):
+            await asyncio.sleep(self._slowness(request.path))
         async with self._session.get(
             self._server + request.raw_path,
-            headers=_kept(request.headers),
+            headers=_kept(request.headers) | {"Accept": "application/json"},  # what we say on it is JSON
             timeout=aiohttp.ClientTimeout(total=None),
             read_bufsize=1 << 22,
         ) as answer:

@@ -90,7 +90,7 @@ class Streams:
     # What the proxy asks
 
     def instead(self, request: web.Request) -> web.Response | None:
-        if int(request.query.get("resourceVersion") or 0) < self._known_from:
+        if not is_list(request) and int(request.query.get("resourceVersion") or 0) < self._known_from:
             return _expired()
         return self._instead.pop() if self._instead else None
 
@@ -133,6 +133,11 @@ async def _say(stream: Stream, lines: asyncio.Queue[tuple[float, bytes]]) -> Non
         if not stream.half_open:
             await stream.response.write(line)
         lines.task_done()
+
+
+def is_list(request: web.Request) -> bool:
+    """A watch that begins with all that is there, and so from no older version."""
+    return request.query.get("sendInitialEvents") == "true"
 
 
 def _expired() -> web.Response:

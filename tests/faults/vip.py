@@ -31,7 +31,7 @@ class Vip:
         """Takes everything away, by force: the next try starts from nothing."""
         for resource in (kinds.SERVICE, kinds.IP, kinds.IPGROUP):
             for obj in (await client.list(resource, namespace)).items:
-                await _remove(client, resource, obj)
+                await remove(client, resource, obj)
 
     def claim(self, name: str) -> tuple[Resource, Object]:
         return kinds.SERVICE, service(name)
@@ -77,16 +77,17 @@ def _owners(seen: Snapshot) -> dict[str, str]:
 
 
 def _shown(service: Object) -> Shown:
-    entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     waits = meta.condition(service, kinds.CONDITION) or {}
-    answer = ",".join(entry["ip"] for entry in entries)
-    about = service["metadata"]
-    return Shown(
-        about["name"], meta.uid(service), answer, meta.is_deleting(service), waits.get("message", "")
-    )
+    name, reason = service["metadata"]["name"], waits.get("message", "")
+    return Shown(name, meta.uid(service), addresses(service), meta.is_deleting(service), reason)
 
 
-async def _remove(client: Client, resource: Resource, obj: Object) -> None:
+def addresses(service: Object) -> str:
+    entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    return ",".join(entry["ip"] for entry in entries)
+
+
+async def remove(client: Client, resource: Resource, obj: Object) -> None:
     name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
     try:
         await client.delete(resource, name, namespace)
