@@ -84,13 +84,18 @@ def _options() -> argparse.Namespace:
 
 
 def wanted(options: argparse.Namespace) -> list[Row]:
-    return [row for row in (*ROWS, *BESIDE, *OTHERS) if _is_wanted(row, options)]
+    return [row for row in _known(options) if _is_named(row, options)]
 
 
-def _is_wanted(row: Row, options: argparse.Namespace) -> bool:
+def _known(options: argparse.Namespace) -> tuple[Row, ...]:
+    if not options.controller:
+        return (*ROWS, *BESIDE)
+    return (*(row for row in ROWS if not row.ours), *(OTHERS if options.dialect else ()))
+
+
+def _is_named(row: Row, options: argparse.Namespace) -> bool:
     named = not options.rows or row.id.startswith(tuple(options.rows.split(",")))
-    spoken = row.id.split()[1] == options.dialect if options.dialect else not row.theirs
-    return named and spoken and not (row.ours if options.controller else row.theirs)
+    return named and (not options.dialect or row.id.split()[1] == options.dialect)
 
 
 async def _run(rows: list[Row], options: argparse.Namespace, results: Results) -> None:

@@ -54,7 +54,6 @@ class Row:
     long: int
     play: Play
     ours: bool = False  # knows our operator's own options; not for another controller
-    theirs: bool = False  # speaks what only another controller does; not for ours
     beside: str = ""  # the tests that are the row: they bring their own control plane and stores
     share: int = 1  # of the time of a long run
 
