@@ -8,7 +8,7 @@ pool runs dry. What a pool says of itself are counts, not holders.
 from __future__ import annotations
 
 from tests.faults.trade import Object, Shown, Snapshot, twice
-from tests.faults.vip import addresses, remove
+from tests.faults.vip import addresses, load_balancers, take_away
 from tests.support.operator import built, install
 from tests.support.vip import service
 
@@ -37,17 +37,14 @@ class Cilium:
         await client.patch(POOL, NAME, {"spec": _spec(size)})
 
     async def close(self, client: Client, namespace: str) -> None:
-        for resource in (kinds.SERVICE, POOL):
-            for obj in (await client.list(resource, namespace)).items:
-                await remove(client, resource, obj)
+        await take_away(client, namespace, kinds.SERVICE, POOL)
 
     def claim(self, name: str) -> tuple[Resource, Object]:
         """Without a class: those are its own by default."""
         return kinds.SERVICE, service(name)
 
     def shown(self, seen: Snapshot) -> list[Shown]:
-        mine = [one for one in seen[kinds.SERVICE.key] if one["spec"].get("type") == "LoadBalancer"]
-        return [_shown(one) for one in mine]
+        return [_shown(one) for one in load_balancers(seen)]
 
     def broken(self, seen: Snapshot) -> list[str]:
         return twice(self.shown(seen))

@@ -28,17 +28,13 @@ class Vip:
         await client.patch(kinds.IPGROUP, GROUP, {"spec": _spec(size)})
 
     async def close(self, client: Client, namespace: str) -> None:
-        """Takes everything away, by force: the next try starts from nothing."""
-        for resource in (kinds.SERVICE, kinds.IP, kinds.IPGROUP):
-            for obj in (await client.list(resource, namespace)).items:
-                await remove(client, resource, obj)
+        await take_away(client, namespace, kinds.SERVICE, kinds.IP, kinds.IPGROUP)
 
     def claim(self, name: str) -> tuple[Resource, Object]:
         return kinds.SERVICE, service(name)
 
     def shown(self, seen: Snapshot) -> list[Shown]:
-        mine = [one for one in seen[kinds.SERVICE.key] if one["spec"].get("type") == "LoadBalancer"]
-        return [_shown(one) for one in mine]
+        return [_shown(one) for one in load_balancers(seen)]
 
     def broken(self, seen: Snapshot) -> list[str]:
         shown = self.shown(seen)
@@ -82,12 +78,23 @@ def _shown(service: Object) -> Shown:
     return Shown(name, meta.uid(service), addresses(service), meta.is_deleting(service), reason)
 
 
+def load_balancers(seen: Snapshot) -> list[Object]:
+    return [one for one in seen[kinds.SERVICE.key] if one["spec"].get("type") == "LoadBalancer"]
+
+
 def addresses(service: Object) -> str:
     entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     return ",".join(entry["ip"] for entry in entries)
 
 
-async def remove(client: Client, resource: Resource, obj: Object) -> None:
+async def take_away(client: Client, namespace: str, *resources: Resource) -> None:
+    """Everything, by force: the next try starts from nothing."""
+    for resource in resources:
+        for obj in (await client.list(resource, namespace)).items:
+            await _remove(client, resource, obj)
+
+
+async def _remove(client: Client, resource: Resource, obj: Object) -> None:
     name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
     try:
         await client.delete(resource, name, namespace)
