@@ -166,33 +166,32 @@ async def test_t16_a_disk_full_for_the_database_itself_loses_nothing(
     with small_disk(tmp_path / "disk", 12) as disk:
         database = disk / "berth.db"
 
-        async def fill(client: ApiClient, word: str) -> None:
-            for number in range(MOST_ADDRESSES):
-                name = f"{word}{number}"
-                told[name] = await client.register(asked(name))
-
-        async def grow(client: ApiClient) -> None:
-            """Until the log was carried over once: from then on its file is written again from its start."""
+        async def fill(client: ApiClient, *, until_carried_over: bool) -> None:
+            """Until the log was carried over to the database once: from then on its file is written again
+            from its start. Or until nothing more can be written."""
             before = database.stat().st_size
-            while database.stat().st_size == before:
-                name = f"first{len(told)}"
+            for _ in range(MOST_ADDRESSES):
+                name = f"s{len(told)}"
                 told[name] = await client.register(asked(name))
+                if until_carried_over and database.stat().st_size != before:
+                    return
+            raise AssertionError(f"{MOST_ADDRESSES} addresses later it still goes on")
 
         with api_process(disk, "--database", f"sqlite:///{database}") as api:
             async with ApiClient(Access(api.url + "/v2")) as client:
-                await grow(client)
+                await fill(client, until_carried_over=True)
                 with filled(disk):
                     size, known = database.stat().st_size, len(told)
                     with pytest.raises(ApiRefused, match="the ledger cannot answer now"):
-                        await fill(client, "during")
+                        await fill(client, until_carried_over=False)
                     assert len(told) > known + 20, "the log had no room: this was not about the database"
                     assert database.stat().st_size == size
                 told["after"] = await client.register(asked("after"))
-            api.process.kill()
+            api.kill()
         with api_process(disk, "--database", f"sqlite:///{database}") as api:
             async with ApiClient(Access(api.url + "/v2")) as client:
                 for name, address in told.items():
                     assert await client.register(asked(name)) == address, f"I3: {name} was told another"
-                await grow(client)
+                await fill(client, until_carried_over=True)
     assert len(set(told.values())) == len(told), "I1: one address, two holders"
     tried(1)
