@@ -131,7 +131,7 @@ def explain(
     vitistack_zone: options.VitistackZone = "inet",
     vitistack_excluded: options.VitistackExcluded = EXCLUDED,
 ) -> None:
-    """Why a claim, request or Service waits, or got what it got.
+    """What a claim, request or Service has, or why it waits.
 
     KIND is ipclaim, ipaddressclaim, ipamrequest, virtualip or service.
 

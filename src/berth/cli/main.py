@@ -24,7 +24,7 @@ Berth: one address manager for Kubernetes.
   berth api                the central IPAM-API
   berth manifests all      the YAML to install
   berth adopt --check      what it would take over from what runs today
-  berth explain KIND/NAME  why something waits, or got what it got
+  berth explain KIND/NAME  what something has, or why it waits
 """
 
 app = typer.Typer(

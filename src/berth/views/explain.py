@@ -1,4 +1,4 @@
-"""`berth explain KIND/NAME`: why a claim waits, or got what it got, in plain words."""
+"""`berth explain KIND/NAME`: what a claim has, or why it waits, in plain words."""
 
 from __future__ import annotations
 
