@@ -144,7 +144,7 @@ async def test_a_pod_sends_a_review_with_a_certificate_of_another_authority(stag
 async def test_an_api_server_that_shows_no_certificate_is_not_answered_either(
     cluster: DevCluster, tmp_path: Path
 ) -> None:
-    """Who turns the flag on and forgets the API servers sees it at the first write: nothing is let through."""
+    """Who sets the flag and forgets the API servers sees it at the first write: nothing is let through."""
     (tmp_path / "clients.crt").write_bytes(Authority().pem)
     [port] = free(1)
     namespace = await make_namespace(cluster)
@@ -164,6 +164,5 @@ async def _is_refused(stage: Stage) -> bool:
         await stage.create(FINE, dry_run=True)
     except KubeError as error:
         # TLS 1.3 tells it with the first read; whoever still writes then sees a broken connection.
-        assert "failed calling webhook" in str(error), str(error)
-        return True
+        return "failed calling webhook" in str(error)
     return False

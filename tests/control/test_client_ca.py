@@ -54,9 +54,11 @@ class Guarded:
 
     async def serves(self, authority: Authority | None) -> bool:
         try:
-            async with aiohttp.ClientSession(timeout=PATIENCE) as session:
-                async with session.get(self.url, ssl=self.tls(authority)) as answer:
-                    return answer.status == 200
+            async with (
+                aiohttp.ClientSession(timeout=PATIENCE) as session,
+                session.get(self.url, ssl=self.tls(authority)) as answer,
+            ):
+                return answer.status == 200
         except aiohttp.ClientError:
             return False
 
@@ -179,12 +181,14 @@ async def test_no_session_of_before_is_resumed(tmp_path: Path) -> None:
 
 
 def _session(port: int, tls: ssl.SSLContext) -> ssl.SSLSession | None:
-    with socket.create_connection(("127.0.0.1", port), 10) as plain:
-        with tls.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
-            secure.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            while secure.recv(4096):
-                pass
-            return secure.session
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as plain,
+        tls.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+    ):
+        secure.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        while secure.recv(4096):
+            pass
+        return secure.session
 
 
 async def test_a_file_that_becomes_bad_changes_nothing_and_is_told(
