@@ -91,7 +91,7 @@ def _flag(options: Options, name: str) -> str | None:
 
 
 def test_the_plain_files_have_network_policies() -> None:
-    """The API's lets in its own namespace, where the operator is; the operator's cannot know the API servers."""
+    """The API's lets in its own namespace, where the operator is; the operator's knows no API servers."""
     found = {o["metadata"]["name"]: o["spec"] for o in make.everything(EVERY) if o["kind"] == "NetworkPolicy"}
     assert found["berth-api"]["ingress"] == [{"ports": [{"port": "http"}], "from": [{"podSelector": {}}]}]
     assert [rule["ports"] for rule in found["berth-operator"]["ingress"]] == [

@@ -42,6 +42,9 @@ class Source(NamedTuple):
     sha512: str  # in hexadecimal; empty: not known
 
 
+OFF = Source("", "")
+
+
 def source(environ: Mapping[str, str]) -> Source:
     """Where the archive is and what it must be: from a mirror, too, what is pinned, or the user's own."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())

@@ -30,7 +30,7 @@ MAKING = ".making-"
 @dataclass(frozen=True, slots=True)
 class Cache:
     directory: Path
-    archive: archive.Source = archive.Source("", "")
+    archive: archive.Source = archive.OFF
 
     def find(self, program: Program) -> Path | None:
         file = self.directory / program.name
