@@ -170,7 +170,7 @@ def test_metrics_over_https_have_a_port_and_a_certificate_of_their_own() -> None
     assert service["spec"]["ports"] == [{"name": "metrics", "port": 8443, "targetPort": "metrics"}]
     (endpoint,) = one(rendered, "ServiceMonitor")["spec"]["endpoints"]
     assert (endpoint["scheme"], endpoint["tlsConfig"]["ca"]["secret"]["name"]) == ("https", "m")
-    assert {"port": "metrics"} in one(rendered, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    assert {"port": "metrics"} in one(rendered, "NetworkPolicy")["spec"]["ingress"][1]["ports"]
 
 
 # The API
@@ -226,12 +226,76 @@ def test_postgresql_that_no_rule_lets_the_api_reach_is_refused_with_a_sentence()
 def test_only_the_operators_ports_are_reached() -> None:
     policy = one(template(OPERATOR), "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress"]
-    assert policy["ingress"] == [{"ports": [{"port": "webhook"}, {"port": "health"}]}]
+    assert policy["ingress"] == [{"ports": [{"port": "webhook"}]}, {"ports": [{"port": "health"}]}]
+    assert policy == one(keyed(make.operator(Options())), "NetworkPolicy")["spec"]
     peer, rule = {"ipBlock": {"cidr": "10.0.0.0/8"}}, {"ports": [{"port": 6443}]}
     policy = one(template(OPERATOR, networkPolicy_from=[peer], networkPolicy_egress=[rule]), "NetworkPolicy")
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
-    assert policy["spec"]["ingress"][0]["from"] == [peer]
+    assert [rule["from"] for rule in policy["spec"]["ingress"]] == [[peer], [peer]]
     assert policy["spec"]["egress"] == [rule]
+
+
+def test_the_api_servers_alone_reach_the_webhooks_and_others_the_metrics() -> None:
+    cidrs, peer = ["10.0.0.0/28", "fd00::1/128"], {"podSelector": {}}
+    values: Object = {"networkPolicy_apiServerCIDRs": cidrs, "networkPolicy_from": [peer]}
+    webhook, rest = one(template(OPERATOR, **values), "NetworkPolicy")["spec"]["ingress"]
+    assert webhook == {
+        "ports": [{"port": "webhook"}],
+        "from": [{"ipBlock": {"cidr": cidr}} for cidr in cidrs],
+    }
+    assert rest == {"ports": [{"port": "health"}], "from": [peer]}
+    ours = one(keyed(make.operator(Options(api_server_cidrs=tuple(cidrs)))), "NetworkPolicy")["spec"]
+    assert ours["ingress"] == [webhook, {"ports": [{"port": "health"}]}]
+
+
+def test_the_notes_say_who_can_reach_the_webhooks() -> None:
+    warned = "ANY POD of the cluster can send its own reviews"
+    assert warned in notes()
+    assert "ask for pending addresses" in notes("dialects={vitistack}")
+    for closed in ("networkPolicy.apiServerCIDRs={10.0.0.1/32}", "webhook.clientCA.secretName=c"):
+        assert warned not in notes(closed)
+
+
+def notes(*values: str) -> str:
+    flags = [part for value in values for part in ("--set", value)]
+    done = helm("install", "b", str(OPERATOR), "--dry-run=client", "-n", "berth-system", *flags)
+    return done.stdout.partition("NOTES:")[2]
+
+
+@pytest.mark.parametrize("where", ["secret", "configMap"])
+def test_the_authority_of_the_webhooks_clients_comes_without_its_key(where: str) -> None:
+    deployment = one(template(OPERATOR, **{f"webhook_clientCA_{where}Name": "c"}), "Deployment")
+    assert "--webhook-client-ca=/client-ca/ca.crt" in container(deployment)["args"]
+    volume = volumes(deployment)["/client-ca"][where]
+    assert volume["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+    assert volume.get("secretName", volume.get("name")) == "c"
+    both: Object = {"webhook_clientCA_secretName": "a", "webhook_clientCA_configMapName": "b"}
+    assert "name one of both, secretName or configMapName" in refused(OPERATOR, **both)
+    off = one(template(OPERATOR, webhook_enabled=False, webhook_clientCA_secretName="c"), "Deployment")
+    assert not any("client-ca" in flag for flag in container(off)["args"])
+
+
+@pytest.mark.parametrize("dialects", CHOICES, ids=",".join)
+def test_the_chart_has_the_policies_of_the_manifests(dialects: tuple[str, ...]) -> None:
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    rendered = template(OPERATOR, dialects=dialects)
+    wanted = keyed(make.policies(Options(dialects=dialects)))
+    assert {key: obj for key, obj in rendered.items() if key[0] in kinds} == wanted
+    assert not {key[0] for key in template(OPERATOR, admissionPolicies_enabled=False)} & set(kinds)
+
+
+def test_the_policy_for_services_is_for_the_classes_that_are_served() -> None:
+    values: Object = {"dialects": ["vitistack"], "vitistack_classes": ["a.example/x", "b"]}
+    conditions = one(template(OPERATOR, **values), "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert "in 'a.example/x,b'.split(',')" in conditions[0]["expression"]
+    assert "BERTH_" not in json.dumps(conditions)
+
+
+def test_on_openshift_the_platform_chooses_the_user() -> None:
+    theirs = one(template(OPERATOR, openshift=True), "Deployment")["spec"]["template"]["spec"]
+    ours = one(keyed(make.operator(Options(openshift=True))), "Deployment")["spec"]["template"]["spec"]
+    assert theirs["securityContext"] == ours["securityContext"]
+    assert theirs["containers"][0]["securityContext"] == ours["containers"][0]["securityContext"]
 
 
 def test_several_replicas_share_a_database_and_a_pepper() -> None:

@@ -90,6 +90,53 @@ def _flag(options: Options, name: str) -> str | None:
     return dict(argument.partition("=")[::2] for argument in arguments).get(name)
 
 
+def test_the_plain_files_have_network_policies() -> None:
+    """The API's lets in its own namespace, where the operator is; the operator's knows no API servers."""
+    found = {o["metadata"]["name"]: o["spec"] for o in make.everything(EVERY) if o["kind"] == "NetworkPolicy"}
+    assert found["berth-api"]["ingress"] == [{"ports": [{"port": "http"}], "from": [{"podSelector": {}}]}]
+    assert [rule["ports"] for rule in found["berth-operator"]["ingress"]] == [
+        [{"port": "webhook"}],
+        [{"port": "health"}],
+    ]
+    for name, spec in found.items():
+        assert spec["podSelector"] == {"matchLabels": Options().labels(name)}
+
+
+# What the SCC restricted-v2 of OpenShift 4.11 and later takes from a pod, field by field.
+SCC_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"}
+SCC_VOLUMES |= {"projected", "secret"}
+PLATFORMS_OWN = {"runAsUser", "runAsGroup", "fsGroup", "supplementalGroups", "seLinuxOptions"}
+
+
+@pytest.mark.parametrize("part", [make.operator, make.api], ids=["operator", "api"])
+@pytest.mark.parametrize("cert_manager", [False, True])
+def test_what_is_made_for_openshift_keeps_the_rules_of_restricted_v2(part: Any, cert_manager: bool) -> None:
+    objects = part(Options(dialects=make.EVERY, openshift=True, cert_manager=cert_manager))
+    [pod] = [obj["spec"]["template"]["spec"] for obj in objects if "template" in obj.get("spec", {})]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    for volume in pod.get("volumes", ()):
+        assert set(volume) - {"name"} <= SCC_VOLUMES
+    for container in pod["containers"]:
+        rights = container["securityContext"]
+        assert rights["allowPrivilegeEscalation"] is False
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+        assert rights["readOnlyRootFilesystem"] is True
+        assert not rights.get("privileged")
+        assert not any("hostPort" in port for port in container["ports"])
+        assert not PLATFORMS_OWN & set(rights)
+    assert not PLATFORMS_OWN & set(pod["securityContext"])
+
+
+def test_the_image_writes_where_any_user_of_group_0_may() -> None:
+    """OpenShift runs it as a user of its own choice, always in group 0."""
+    lines = (DEPLOY.parent / "Containerfile").read_text()
+    assert "COPY --from=build --chown=65532:0 /data /data" in lines
+    assert "chmod 0770 /data" in lines
+    assert "HOME=/data" in lines
+
+
 def test_the_vip_bundle_has_one_image_and_leaves_the_namespace_to_the_user() -> None:
     objects: list[Object] = list(yaml.safe_load_all((DEPLOY / "bundle.yaml").read_text()))
     images = [

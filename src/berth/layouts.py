@@ -8,6 +8,7 @@ The objects are those of manifests.py; here they only get the names, labels and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from berth import __version__
@@ -28,6 +29,7 @@ def kustomize(options: Options) -> dict[str, str]:
     operator = {
         "crds.yaml": make.crds(options),
         "rbac.yaml": make.rbac(options),
+        "policies.yaml": make.policies(options),
         "operator.yaml": make.operator(options),
     }
     api = {"api.yaml": [obj for obj in make.api(options) if obj["kind"] != "Namespace"]}
@@ -54,7 +56,7 @@ def _image(image: str) -> Object:
 def clusterctl(options: Options) -> dict[str, str]:
     """The files of one release, for the metal3 dialect alone: that is what clusterctl knows it by."""
     image = options.image if "/" in options.image else IMAGE_VARIABLE
-    chosen = Options(CLUSTERCTL_NAMESPACE, ("metal3",), image, options.replicas)
+    chosen = replace(options, namespace=CLUSTERCTL_NAMESPACE, dialects=("metal3",), image=image)
     components = [_labelled(obj) for obj in make.bundle(chosen)]
     return {"metadata.yaml": make.render([_metadata()]), "ipam-components.yaml": make.render(components)}
 

@@ -41,6 +41,7 @@ class Settings:
 
     webhook_port: int = 0  # 0: off
     webhook_cert_dir: Path | None = None  # absent: a certificate of our own
+    webhook_client_ca: Path | None = None  # absent: whoever reaches the port is answered
     webhook_url: str = ""  # outside a cluster: registered with this address
     webhook_service: str = "berth-system/berth-webhook"
     webhook_deadline_seconds: float = 5.0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.support.central import CLUSTER, TOKEN, World
 
-from berth.central.client import Access, ApiClient, Ask
-from berth.errors import ApiDown, ApiRefused
+from berth.central.client import Access, ApiClient, Ask, TokenFile
+from berth.errors import ApiDown, ApiRefused, UserError
 from berth.leasing.holders import Identity
 from berth.store.secrets import Secret
 
@@ -38,6 +39,37 @@ async def test_it_releases_a_cluster_with_a_token(world: World) -> None:
     async with ApiClient(Access(world.url + "/v2", Secret("wrong"))) as client:
         with pytest.raises(ApiRefused, match="Invalid authentication token"):
             await client.release_cluster(CLUSTER)
+
+
+async def test_a_token_that_is_replaced_is_sent_from_then_on(world: World, tmp_path: Path) -> None:
+    """As the kubelet does it: a link is swapped. Nothing is restarted."""
+    (tmp_path / "old").write_text("wrong\n")
+    (tmp_path / "new").write_text(f"{TOKEN}\n")
+    (tmp_path / "token").symlink_to("old")
+    async with ApiClient(Access(world.url + "/v2", TokenFile(tmp_path / "token"))) as client:
+        await client.register(ASK)
+        with pytest.raises(ApiRefused, match="Invalid authentication token"):
+            await client.release_cluster(CLUSTER)
+        (tmp_path / "next").symlink_to("new")
+        (tmp_path / "next").replace(tmp_path / "token")
+        assert (await client.release_cluster(CLUSTER))["expired"] == 1
+
+
+@pytest.mark.parametrize("content", [None, "", "two\nlines", "\x00"])
+async def test_a_token_that_becomes_unreadable_keeps_the_one_before(
+    tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("good")
+    token = TokenFile(path)
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    assert token.bytes == b"good"
+    with pytest.raises(UserError, match="The IPAM-API's token cannot be read"):
+        TokenFile(path)
+    path.write_text("better one")
+    assert token.bytes == b"better one"
 
 
 async def test_no_answer_is_told_apart_from_a_no() -> None:

@@ -39,9 +39,11 @@ class Mirror:
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def publish(self, content: bytes) -> None:
+    def publish(self, content: bytes) -> archive.Source:
+        """The archive with its checksum beside it, as the official server has both; and as we know it."""
         digest = hashlib.sha512(content).hexdigest()
         self.files = {"/e.tar.gz": content, "/e.tar.gz.sha512": f"{digest}  e.tar.gz\n".encode()}
+        return archive.Source(self.address, digest)
 
     async def serve(self, request: web.Request) -> web.Response:
         if request.path not in self.files:
@@ -63,8 +65,7 @@ async def mirror() -> AsyncIterator[Mirror]:
 
 
 async def test_the_three_programs_are_taken_from_the_archive(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.publish(ENVTEST)
-    places = Places(None, "", Cache(tmp_path, mirror.address))
+    places = Places(None, "", Cache(tmp_path, mirror.publish(ENVTEST)))
     steps: list[Step] = []
 
     binaries = await Binaries.prepare(CORE, steps.append, places)
@@ -74,40 +75,68 @@ async def test_the_three_programs_are_taken_from_the_archive(mirror: Mirror, tmp
 
 
 async def test_names_in_the_archive_do_not_decide_where_files_go(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.publish(_archive("../../etcd", "/kubectl", "x/other"))
+    source = mirror.publish(_archive("../../etcd", "/kubectl", "x/other"))
 
-    made = await archive.fetch(mirror.address, tmp_path, ["etcd", "kubectl"], lambda _: None)
+    made = await archive.fetch(source, tmp_path, ["etcd", "kubectl"], lambda _: None)
 
     assert made == [tmp_path / "etcd", tmp_path / "kubectl"]
 
 
-@pytest.mark.parametrize("digest", [b"0" * 128 + b"  e.tar.gz\n", b"", b"\xff\n", b"<html>sign in</html>"])
-async def test_a_damaged_archive_is_not_used(mirror: Mirror, tmp_path: Path, digest: bytes) -> None:
-    mirror.publish(ENVTEST)
-    mirror.files["/e.tar.gz.sha512"] = digest
+async def test_another_archive_is_not_used_though_its_server_vouches_for_it(
+    mirror: Mirror, tmp_path: Path
+) -> None:
+    """Whoever can put another file there can put its checksum beside it."""
+    source = mirror.publish(ENVTEST)
+    mirror.publish(_archive("etcd", "kube-apiserver", "kubectl", "x"))
     steps: list[Step] = []
 
-    assert await archive.fetch(mirror.address, tmp_path, CORE, steps.append) == []
-    assert steps[-1] == Step("the envtest archive is damaged, building instead")
+    assert await archive.fetch(source, tmp_path, CORE, steps.append) == []
+    assert steps[-1] == Step("the envtest archive is not the one with our checksum, building instead")
+
+
+@pytest.mark.parametrize("content", [b"", ENVTEST[:-1], b"<html>sign in</html>"])
+async def test_a_damaged_archive_is_not_used(mirror: Mirror, tmp_path: Path, content: bytes) -> None:
+    source = mirror.publish(ENVTEST)
+    mirror.files["/e.tar.gz"] = content
+    steps: list[Step] = []
+
+    assert await archive.fetch(source, tmp_path, CORE, steps.append) == []
+    assert steps[-1] == Step("the envtest archive is not the one with our checksum, building instead")
+
+
+async def test_an_archive_whose_checksum_nobody_knows_is_not_even_asked_for(
+    mirror: Mirror, tmp_path: Path
+) -> None:
+    mirror.publish(ENVTEST)
+    steps: list[Step] = []
+
+    assert await archive.fetch(archive.Source(mirror.address, ""), tmp_path, CORE, steps.append) == []
+    told = "no checksum of the envtest archive is known (BERTH_ENVTEST_SHA512), building instead"
+    assert steps == [Step(told)]
 
 
 async def test_an_archive_that_cannot_be_had_is_passed_over(mirror: Mirror, tmp_path: Path) -> None:
     steps: list[Step] = []
 
-    assert await archive.fetch(mirror.address, tmp_path, CORE, steps.append) == []
-    assert await archive.fetch("http://127.0.0.1:9/e.tar.gz", tmp_path, CORE, steps.append) == []
+    known = "0" * 128
+    assert await archive.fetch(archive.Source(mirror.address, known), tmp_path, CORE, steps.append) == []
+    away = archive.Source("http://127.0.0.1:9/e.tar.gz", known)
+    assert await archive.fetch(away, tmp_path, CORE, steps.append) == []
     assert steps == [Step("the envtest archive cannot be had, building instead")] * 2
 
 
 def test_the_address_is_the_official_one_unless_the_setting_names_another() -> None:
-    assert archive.address({}).startswith("https://github.com/kubernetes-sigs/controller-tools/releases/")
-    assert "{" not in archive.address({})
-    assert archive.address({"BERTH_ENVTEST_URL": "http://mirror.test/{machine}.tar.gz"}).endswith(".tar.gz")
-    assert archive.address({"BERTH_ENVTEST_URL": ""}) == ""
+    assert archive.source({}).url.startswith("https://github.com/kubernetes-sigs/controller-tools/releases/")
+    assert "{" not in archive.source({}).url
+    assert archive.source({"BERTH_ENVTEST_URL": "http://mirror.test/{machine}.tar.gz"}).url.endswith(
+        ".tar.gz"
+    )
+    assert archive.source({"BERTH_ENVTEST_URL": ""}).url == ""
+    assert archive.source({"BERTH_ENVTEST_SHA512": "AB\n"}).sha512 == "ab"
 
 
 async def test_an_empty_address_switches_it_off(tmp_path: Path) -> None:
     steps: list[Step] = []
 
-    assert await archive.fetch("", tmp_path, CORE, steps.append) == []
+    assert await archive.fetch(archive.Source("", "0"), tmp_path, CORE, steps.append) == []
     assert steps == []

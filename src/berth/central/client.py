@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from berth import log
 from berth.errors import ApiDown, ApiRefused, UserError
 from berth.leasing.holders import Identity
 from berth.store.hosts import canonical, masked
@@ -106,12 +107,51 @@ class Compared:
         return cls(bool(body.get("counted")), bool(body.get("frozen")), *lists)
 
 
+class TokenFile:
+    """A bearer token that somebody else may replace: read again when its file is another. A token that cannot
+    be read keeps the one of before, which may still be good; whether it is the API says.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = log.get("berth.api-client")
+        try:
+            self._seen = self._stamp()
+            self._token = self._read()
+        except (OSError, ValueError) as error:
+            raise UserError(f"The IPAM-API's token cannot be read: {error}.") from error
+
+    @property
+    def bytes(self) -> bytes:
+        """As of a Secret."""
+        try:
+            stamp = self._stamp()
+            if stamp != self._seen:
+                self._token = self._read()
+                self._seen = stamp
+                self._log.info("token of the IPAM-API read again", file=str(self._path))
+        except (OSError, ValueError) as error:
+            self._log.warning("token of the IPAM-API not read, the one before stays", error=str(error))
+        return self._token.bytes
+
+    def _stamp(self) -> tuple[int, int, int]:
+        """Follows links: a mounted Secret is changed by swapping one."""
+        found = self._path.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _read(self) -> Secret:
+        text = self._path.read_text().strip()
+        if not text or not text.isprintable() or not text.isascii():
+            raise ValueError(f"{self._path} holds no token of one line")
+        return Secret(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """How to reach the API: `url` with or without `/v2`, an optional bearer token and TLS settings."""
 
     url: str
-    token: Secret | None = None
+    token: Secret | TokenFile | None = None
     tls: ssl.SSLContext | None = None
     seconds: float = DEADLINE_SECONDS
 

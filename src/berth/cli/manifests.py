@@ -12,8 +12,9 @@ from berth import layouts
 from berth import manifests as make
 from berth.cli.options import dialect_names
 from berth.devcluster.faults import explained
-from berth.errors import UserError
+from berth.errors import InvalidText, UserError
 from berth.manifests import Options
+from berth.net import parse_block
 
 PARTS: dict[str, Callable[[Options], list[dict[str, Any]]]] = {
     "crds": make.crds,
@@ -44,6 +45,7 @@ Examples:
   berth manifests bundle --dialects metal3 --image registry.local/berth:0.1.0 | kubectl apply -f -
   berth manifests bundle --dialects vitistack --api-url https://ipam.example.org/v2 | kubectl apply -f -
   berth manifests bundle --dialects metal3 --cert-manager | kubectl apply -f -
+  berth manifests bundle --dialects vip --openshift | kubectl apply -f -
   berth manifests all | kubectl apply -f -
   berth manifests clusterctl --image registry.local/berth:0.1.0 --into ipam-metal3/v0.1.0
 """
@@ -68,6 +70,19 @@ def manifests(
         bool,
         typer.Option("--cert-manager", help="The webhooks' certificate from cert-manager, not self-made."),
     ] = False,
+    openshift: Annotated[
+        bool,
+        typer.Option(
+            "--openshift", help="No user, group or fsGroup of our own: the SCC restricted-v2 chooses them."
+        ),
+    ] = False,
+    api_server_cidrs: Annotated[
+        str,
+        typer.Option(
+            help="Comma list of the API servers' CIDRs: only they are let to the webhooks' port.",
+            show_default="anybody",
+        ),
+    ] = "",
     into: Annotated[Path, typer.Option(help="Of what is written as files: where.")] = Path("."),
     make_namespace: Annotated[
         bool, typer.Option("--make-namespace/--no-make-namespace", help="Include the Namespace object.")
@@ -85,6 +100,8 @@ def manifests(
         api_url=api_url,
         webhook_service=webhook_service,
         cert_manager=cert_manager,
+        openshift=openshift,
+        api_server_cidrs=tuple(_cidr(text.strip()) for text in api_server_cidrs.split(",") if text.strip()),
     )
     if part in DIRECTORIES:
         _write(into, DIRECTORIES[part](options))
@@ -92,6 +109,14 @@ def manifests(
         typer.echo(make.render(PARTS[part](options)), nl=False)
     else:
         raise UserError(f"there is no part {part!r}; choose from {', '.join([*PARTS, *DIRECTORIES])}.")
+
+
+def _cidr(text: str) -> str:
+    """A single address is a CIDR too."""
+    try:
+        return str(parse_block(text))
+    except InvalidText as error:
+        raise UserError(f"--api-server-cidrs must be CIDRs, for example 10.0.0.0/28: {error}.") from error
 
 
 def _write(into: Path, files: dict[str, str]) -> None:

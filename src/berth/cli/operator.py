@@ -69,6 +69,13 @@ def operator(
         Path | None,
         typer.Option(envvar="BERTH_WEBHOOK_CERT_DIR", help="tls.crt and tls.key; absent: makes its own CA."),
     ] = None,
+    webhook_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="BERTH_WEBHOOK_CLIENT_CA",
+            help="PEM file: answer only API servers that show a certificate of this CA; absent: anybody.",
+        ),
+    ] = None,
     webhook_url: Annotated[
         str,
         typer.Option(
@@ -181,6 +188,7 @@ def operator(
         lease_seconds=lease_seconds,
         webhook_port=webhook_port,
         webhook_cert_dir=webhook_cert_dir,
+        webhook_client_ca=webhook_client_ca,
         webhook_url=webhook_url,
         webhook_service=webhook_service,
         health_listen=health_listen,

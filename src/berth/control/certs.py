@@ -7,6 +7,10 @@
 `Certificates` asks its source again every interval. The listener is given one outer TLS context whose SNI
 callback points each new connection to the newest inner context: nothing is dropped, and a certificate of
 another key type cannot linger beside its successor as it would if one context were loaded twice.
+
+With a `ClientAuthority` the listener serves only who shows a certificate of it. Its file is read again along
+with the rest, and whoever is no longer in it is really gone: the context is a fresh one, no session is
+resumed, and `dismiss` ends the connections that were let in before.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from berth import log
 from berth.errors import KubeError, UserError
@@ -68,6 +73,43 @@ class Directory:
         return (self._path / name).read_bytes()
 
 
+class ClientAuthority:
+    """A file with the authorities, PEM, of which a client must show a certificate."""
+
+    def __init__(self, path: Path, flag: str) -> None:
+        self._path = path
+        self._flag = flag
+
+    async def load(self) -> bytes:
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> bytes:
+        try:
+            content = self._path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{self._flag}: cannot read {self._path}: {error.strerror}.") from error
+        try:
+            found = x509.load_pem_x509_certificates(content)
+        except ValueError as error:
+            raise UserError(f"{self._flag}: {self._path} holds no certificate in PEM.") from error
+        if not any(_may_sign(certificate) for certificate in found):
+            raise UserError(
+                f"{self._flag}: {self._path} holds no certificate authority; name the CA that signed the "
+                "client's certificate, not that certificate itself."
+            )
+        # As parsed: whatever else is in the file, a private key for one, goes no further.
+        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in found)
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return certificate.version is x509.Version.v1  # the old roots have no extensions at all
+    except ValueError:
+        return False
+
+
 class Certificates:
     """The certificate served now. `context` is for the listener, `bundle` for the registration."""
 
@@ -75,10 +117,15 @@ class Certificates:
         self,
         source: Source,
         *,
+        clients: ClientAuthority | None = None,
         interval_seconds: float = 60.0,
         tell: Callable[[float], None] = lambda ends_at: None,
+        dismiss: Callable[[], None] = lambda: None,
     ) -> None:
         self._source = source
+        self._clients = clients
+        self._trusted = b""  # the clients' authorities, in PEM
+        self._dismiss = dismiss
         self._interval_seconds = interval_seconds
         self._tell = tell
         self._material: Material | None = None
@@ -86,6 +133,9 @@ class Certificates:
         self._changed = asyncio.Event()
         self._log = log.get("berth.certs")
         self.context = _bare_context()
+        if clients is not None:
+            # A connection keeps the mode it began with; only whom it trusts comes from the inner context.
+            _ask_for_certificates(self.context)
         # ssl lets the callback move the connection to another context, with or without a server name.
         self.context.sni_callback = self._choose
 
@@ -95,24 +145,39 @@ class Certificates:
 
     async def refresh(self) -> bool:
         """Ask the source once; True if it had something new. Call it before listening."""
-        material = await self._source.load()
-        if material == self._material:
+        trusted = await self._clients.load() if self._clients else b""
+        return self._take(await self._source.load(), trusted)
+
+    def _take(self, material: Material, trusted: bytes) -> bool:
+        if material == self._material and trusted == self._trusted:
             return False
-        self._inner = server_context(material)
-        self._material = material
-        self._tell(material.ends_at.timestamp())
+        others, self._trusted = trusted != self._trusted, trusted
+        self._inner = server_context(material, trusted=trusted)
+        if material != self._material:
+            self._material = material
+            self._tell(material.ends_at.timestamp())
         self._announce()
+        if others:
+            self._dismiss()
         return True
 
     async def run(self) -> None:
-        """Keep asking. A source that fails changes nothing: what we serve stays good for a long while."""
+        """Keep asking. What fails changes nothing: what we serve stays good for a long while. Each is asked
+        by itself: a client's authority is taken away though our own certificate cannot be renewed.
+        """
         while True:
             await asyncio.sleep(self._interval_seconds)
+            material, trusted = self._material, self._trusted
             try:
-                if await self.refresh():
-                    self._log.info("certificate changed")
+                material = await self._source.load()
             except (KubeError, UserError) as error:
                 self._log.warning("certificate not renewed", error=str(error))
+            try:
+                trusted = await self._clients.load() if self._clients else b""
+            except UserError as error:
+                self._log.warning("clients' authority kept as it was", error=str(error))
+            if material is not None and self._take(material, trusted):
+                self._log.info("certificate changed")
 
     async def changed(self) -> None:
         """Return when the next change has happened."""
@@ -127,9 +192,14 @@ class Certificates:
             connection.context = self._inner
 
 
-def server_context(material: Material, where: str = "") -> ssl.SSLContext:
-    """A context that serves this certificate; a key that does not fit is told, not served."""
+def server_context(material: Material, where: str = "", *, trusted: bytes = b"") -> ssl.SSLContext:
+    """A context that serves this certificate, to the clients of these authorities if there are any; a key
+    that does not fit is told, not served.
+    """
     context = _bare_context()
+    if trusted:
+        _ask_for_certificates(context)
+        context.load_verify_locations(cadata=trusted.decode())
     with private_file(material.certificate + b"\n" + material.key) as path:
         try:
             context.load_cert_chain(path, password="")  # an encrypted key must not ask the terminal
@@ -146,3 +216,12 @@ def _bare_context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+def _ask_for_certificates(context: ssl.SSLContext) -> None:
+    """Nobody is let in by a session of before, when another authority was trusted: TLS 1.3 resumes by tickets
+    only, and we give none. Every API server that can be told to show a certificate speaks it.
+    """
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0

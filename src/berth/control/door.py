@@ -3,6 +3,8 @@
 --webhook-cert-dir given     serves what is there (cert-manager renews it, and fills in the CA)
 --webhook-url given          outside a cluster: a CA of this process, registered by URL, taken away at the end
 neither                      a CA shared by all replicas through a Secret, registered by Service
+
+--webhook-client-ca given    beside any of them: only clients with a certificate of that CA are served
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from berth.control.admission import Admission, Handler, Limits
-from berth.control.certs import Certificates, Directory, Source
+from berth.control.certs import Certificates, ClientAuthority, Directory, Source
 from berth.control.keyring import OwnKeyring, Recipe, SharedKeyring
-from berth.control.listen import Listen
+from berth.control.listen import Listen, Server
 from berth.control.webhooks import Plan, Registration, Service, Target, Url, Webhook
 from berth.errors import UserError
 from berth.kube.client import Client
@@ -32,7 +34,10 @@ class Door:
         self._settings = settings
         self._client = client
         self._metrics = metrics
-        self._certificates = Certificates(self._source(), tell=metrics.certificate_ends)
+        self._certificates = Certificates(
+            self._source(), clients=self._clients(), tell=metrics.certificate_ends, dismiss=self._dismiss
+        )
+        self._server: Server | None = None
         self._registrations: list[Registration] = []
         self.port = 0
 
@@ -46,6 +51,7 @@ class Door:
         server = await admission.serve(self._listen(), self._certificates.context)
         stack.push_async_callback(server.stop)
         self.port = server.port
+        self._server = server
         stack.push_async_callback(self._withdraw)
         for name, webhooks in plans.items():
             registration = Registration(self._client, Plan(name, webhooks, self._target()))
@@ -66,6 +72,11 @@ class Door:
     def leading_tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """Registering is the leader's: during an upgrade old and new would overwrite each other's."""
         return tuple(registration.run(self._certificates) for registration in self._registrations)
+
+    def _dismiss(self) -> None:
+        """Who was let in under the authority of before has to show a certificate of the new one."""
+        if self._server is not None:
+            self._server.hang_up()
 
     def not_ready(self) -> str:
         return "" if self.port else "the admission server does not listen yet"
@@ -109,3 +120,7 @@ class Door:
         namespace, name = self._service()
         names = (f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local", name)
         return SharedKeyring(self._client, namespace, SECRET, Recipe(names))
+
+    def _clients(self) -> ClientAuthority | None:
+        path = self._settings.webhook_client_ca
+        return None if path is None else ClientAuthority(path, "--webhook-client-ca")

@@ -10,10 +10,11 @@ import errno
 import os
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from berth import log
 from berth.errors import UserError
@@ -52,9 +53,18 @@ class Server:
     runner: web.AppRunner
     host: str
     port: int
+    busy: set[object] = field(default_factory=set)  # connections with a request under way
 
     async def stop(self) -> None:
         await self.runner.cleanup()
+
+    def hang_up(self) -> None:
+        """Make every client connect anew; a request under way is answered first."""
+        for connection in self.runner.server.connections if self.runner.server else ():
+            if connection in self.busy:
+                connection.close()  # after the answer
+            else:
+                connection.force_close()
 
 
 async def serve(
@@ -62,13 +72,27 @@ async def serve(
 ) -> Server:
     """Bind first, so that a busy port is told before anything else starts."""
     bound = _bind(listen, flag)
+    busy: set[object] = set()
+    app.middlewares.append(_noting(busy))
     runner = web.AppRunner(
         app, access_log=None, logger=log.SILENT, handle_signals=False, shutdown_timeout=STOP_SECONDS
     )
     await runner.setup()
     await web.SockSite(runner, bound, ssl_context=tls).start()
     host, port = bound.getsockname()[:2]
-    return Server(runner, host, port)
+    return Server(runner, host, port, busy)
+
+
+def _noting(busy: set[object]) -> Middleware:
+    @web.middleware
+    async def noted(request: web.Request, handler: Handler) -> web.StreamResponse:
+        busy.add(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            busy.discard(request.protocol)
+
+    return noted
 
 
 def _bind(listen: Listen, flag: str) -> socket.socket:

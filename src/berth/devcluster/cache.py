@@ -30,7 +30,7 @@ MAKING = ".making-"
 @dataclass(frozen=True, slots=True)
 class Cache:
     directory: Path
-    archive_address: str = ""
+    archive: archive.Source = archive.OFF
 
     def find(self, program: Program) -> Path | None:
         file = self.directory / program.name
@@ -55,7 +55,7 @@ class Cache:
 def of(environ: Mapping[str, str]) -> Cache:
     base = environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     directory = Path(base) / "berth" / "controlplane" / KUBERNETES.version
-    return Cache(directory, archive.address(environ))
+    return Cache(directory, archive.source(environ))
 
 
 async def fill(cache: Cache, programs: list[Program], report: Report) -> None:
@@ -75,7 +75,7 @@ async def _from_archive(cache: Cache, directory: Path, programs: list[Program], 
         program.name: program for program in programs if program.name in CORE and not cache.find(program)
     }
     if wanted:
-        for made in await archive.fetch(cache.archive_address, directory, wanted, report):
+        for made in await archive.fetch(cache.archive, directory, wanted, report):
             cache.place(wanted[made.name], made)
 
 

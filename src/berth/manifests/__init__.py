@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from berth.manifests.chart import chart_files
 from berth.manifests.options import API, EVERY, OPERATOR, WEBHOOK, Object, Options, render
-from berth.manifests.rights import METALLB, plans, rbac, webhooks
+from berth.manifests.policies import policies
+from berth.manifests.rights import METALLB, plans, rbac
+from berth.manifests.rights import webhooks as configurations
 from berth.manifests.workloads import api, namespaces, operator
 from berth.settings import NEED_NOTHING
 
@@ -28,6 +30,7 @@ __all__ = [
     "namespaces",
     "operator",
     "plans",
+    "policies",
     "rbac",
     "render",
     "webhooks",
@@ -38,9 +41,16 @@ def crds(options: Options) -> list[Object]:
     return [crd for dialect in options.chosen() for crd in dialect.crds()]
 
 
+def webhooks(options: Options) -> list[Object]:
+    """Who is asked about what, and what the API server itself refuses with nobody to ask."""
+    return [*configurations(options), *policies(options)]
+
+
 def bundle(options: Options) -> list[Object]:
-    """All an operator needs, in one file. The webhooks are registered by the operator itself."""
-    rest = [*crds(options), *rbac(options), *_without_namespace(operator(options))]
+    """All an operator needs, in one file. The webhooks are registered by the operator itself; the policies
+    beside them are not, so that it needs no right to change them.
+    """
+    rest = [*crds(options), *rbac(options), *policies(options), *_without_namespace(operator(options))]
     return [*namespaces(options), *rest]
 
 

@@ -2,6 +2,7 @@
 
 crds/DIALECT.yaml             files/rules/DIALECT.yaml      cluster-wide
 files/webhooks/DIALECT.yaml   files/local/DIALECT.yaml      by namespace: rules there and nowhere else
+files/policies/DIALECT.yaml   with two words that the chart fills in: its namespace, and vitistack's classes
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import yaml
 
 from berth.dialects.shape import Dialect
 from berth.manifests.options import EVERY, Options, render, render_list
+from berth.manifests.policies import chart_policies
 from berth.manifests.rights import event_rules, local_rules, own_rules, registered_by
+
+NAMESPACE, CLASSES = "BERTH_NAMESPACE", "BERTH_VITISTACK_CLASSES"
 
 
 def chart_files(options: Options) -> dict[str, str]:
@@ -27,6 +31,8 @@ def _of(dialect: Dialect) -> dict[str, str]:
         f"files/rules/{dialect.name}.yaml": render_list(dialect.rules()),
         f"files/webhooks/{dialect.name}.yaml": render_list(registered_by(dialect)),
     }
+    if found := chart_policies(dialect.name, NAMESPACE, CLASSES):
+        files[f"files/policies/{dialect.name}.yaml"] = render(found)
     if dialect.crds():
         files[f"crds/{dialect.name}.yaml"] = render(dialect.crds())
     if local_rules(dialect):

@@ -30,6 +30,8 @@ class Options:
     api_url: str = ""  # empty: the IPAM-API beside the operator
     webhook_service: str = WEBHOOK  # the Service that the API server asks
     cert_manager: bool = False  # its certificate comes from cert-manager; else the operator makes its own
+    openshift: bool = False  # user, group and fsGroup are the platform's to choose
+    api_server_cidrs: tuple[str, ...] = ()  # who may connect to the webhooks; empty: anybody
 
     def chosen(self) -> tuple[Dialect, ...]:
         return named(self.dialects)

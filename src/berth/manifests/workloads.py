@@ -1,4 +1,4 @@
-"""What runs: the operator's Deployment, the IPAM-API's StatefulSet, and their Services."""
+"""What runs: the operator's Deployment, the IPAM-API's StatefulSet, their Services and NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,15 @@ def operator(options: Options) -> list[Object]:
             "metadata": options.meta(OPERATOR, OPERATOR),
             "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
         },
+        _network_policy(options, OPERATOR, _reached(options)),
     ]
+
+
+def _reached(options: Options) -> list[Object]:
+    """The webhooks by the API servers, if we are told who they are: they are no pods. The rest by anybody."""
+    servers = [{"ipBlock": {"cidr": cidr}} for cidr in options.api_server_cidrs]
+    webhook: Object = {"ports": [{"port": "webhook"}], **({"from": servers} if servers else {})}
+    return [webhook, {"ports": [{"port": "health"}]}]
 
 
 def _operator_flags(options: Options) -> list[str]:
@@ -82,7 +90,7 @@ def _operator_pod(options: Options) -> Object:
     return {
         "serviceAccountName": OPERATOR,
         "terminationGracePeriodSeconds": 15,
-        "securityContext": _pod_security(),
+        "securityContext": _pod_security(options),
         "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}],
         "topologySpreadConstraints": [spread],
         "containers": [container],
@@ -117,8 +125,8 @@ def api(options: Options) -> list[Object]:
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 15,
         "securityContext": {
-            **_pod_security(),
-            "fsGroup": UID,
+            **_pod_security(options),
+            **({} if options.openshift else {"fsGroup": UID}),
             "fsGroupChangePolicy": "OnRootMismatch",  # what the API made private stays so
         },
         "containers": [container],
@@ -138,6 +146,7 @@ def api(options: Options) -> list[Object]:
             },
         },
         _service(options, API, {"name": "http", "port": 3000, "targetPort": "http"}, component=API),
+        _network_policy(options, API, [{"ports": [{"port": "http"}], "from": [{"podSelector": {}}]}]),
     ]
 
 
@@ -163,17 +172,25 @@ def _service(options: Options, name: str, port: Object, component: str = OPERATO
     return {"apiVersion": "v1", "kind": "Service", "metadata": options.meta(name, component), "spec": spec}
 
 
+def _network_policy(options: Options, component: str, ingress: list[Object]) -> Object:
+    """Only where the network keeps such policies does it keep anybody out."""
+    spec = {
+        "podSelector": {"matchLabels": options.labels(component)},
+        "policyTypes": ["Ingress"],
+        "ingress": ingress,
+    }
+    about = options.meta(component, component)
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": about, "spec": spec}
+
+
 def _probe(path: str, port: str) -> Object:
     return {"httpGet": {"path": path, "port": port}, "periodSeconds": 10, "timeoutSeconds": 3}
 
 
-def _pod_security() -> Object:
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": UID,
-        "runAsGroup": UID,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+def _pod_security(options: Options) -> Object:
+    """OpenShift's restricted-v2 gives each namespace users of its own, and refuses any other."""
+    user = {} if options.openshift else {"runAsUser": UID, "runAsGroup": UID}
+    return {"runAsNonRoot": True, **user, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _locked_down() -> Object:

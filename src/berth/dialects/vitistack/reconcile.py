@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from berth.central.client import Access, ApiClient, trusting
+from berth.central.client import Access, ApiClient, TokenFile, trusting
 from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.mirror import Kept, Watched
@@ -36,13 +36,11 @@ from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.releasing import Restraint
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.vitistack.vault import Vault
-from berth.errors import UserError
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.meta import Ref
 from berth.net import Address
 from berth.settings import Settings
-from berth.store.secrets import Secret
 
 Object = dict[str, Any]
 FEW = 256  # addresses that left a pool, looked up one by one
@@ -190,10 +188,5 @@ def _service_of(record: Record) -> Ref:
 
 
 def _access(settings: Settings) -> Access:
-    token = None
-    try:
-        if settings.api_token_file is not None:
-            token = Secret(settings.api_token_file.read_text().strip())
-    except OSError as error:
-        raise UserError(f"The IPAM-API's token cannot be read: {error}.") from error
+    token = None if settings.api_token_file is None else TokenFile(settings.api_token_file)
     return Access(settings.api_url, token, trusting(settings.api_ca_file), settings.api_seconds)
