@@ -19,7 +19,7 @@ from berth.central.ror import Listener
 from berth.central.settings import ApiSettings
 from berth.central.spool import Spool
 from berth.central.tokens import read_token
-from berth.errors import UserError
+from berth.errors import UserError, file_fault
 from berth.store.ledger import Ledger
 
 PAUSE_SECONDS = 5.0
@@ -89,5 +89,5 @@ def _refuse_unreadable(flag: str, path: Path | None) -> None:
     try:
         if path is not None:
             read_token(path)
-    except ValueError as cause:
-        raise UserError(f"{flag} {path}: {cause}.") from cause
+    except (OSError, ValueError) as cause:
+        raise UserError(f"{flag} {path} cannot be read: {file_fault(cause)}.") from cause

@@ -19,7 +19,7 @@ from berth.central.listen import OpenPort, tls_context
 from berth.central.settings import ApiSettings
 from berth.central.tokens import read_token
 from berth.central.zones import load_zones
-from berth.errors import BerthError, UserError
+from berth.errors import BerthError, UserError, file_fault
 
 SETTLE_SECONDS = 0.2
 SETTLE_TRIES = 10
@@ -148,5 +148,5 @@ class Reloader:
         (path,) = self._files[name]
         try:
             await asyncio.to_thread(read_token, path)
-        except ValueError as cause:
-            raise UserError(f"The {name}, {path}: {cause}.") from cause
+        except (OSError, ValueError) as cause:
+            raise UserError(f"The {name}, {path}, cannot be read: {file_fault(cause)}.") from cause

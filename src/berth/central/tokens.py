@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from berth.errors import file_fault
-
 TOKEN = re.compile(r"[\x20-\x7e]{1,8192}")  # what can be sent as a header
 
 
@@ -18,25 +16,20 @@ class TokenFile:
         self._last = ""
 
     def read(self) -> str:
-        """ValueError if there never was one."""
+        """OSError or ValueError if there never was one."""
         try:
             self._last = read_token(self._path)
-        except ValueError:
+        except (OSError, ValueError):
             if not self._last:
                 raise
         return self._last
 
 
 def read_token(path: Path) -> str:
-    """ValueError says what is wrong with the file, never what is in it."""
-    try:
-        text = path.read_text().strip()
-    except UnicodeDecodeError as cause:
-        raise ValueError("it is not text") from cause
-    except OSError as cause:
-        raise ValueError(f"it cannot be read: {file_fault(cause)}") from cause
+    """OSError or ValueError: what is wrong with the file, never what is in it."""
+    text = path.read_text().strip()
     if not text:
-        raise ValueError("it is empty")
+        raise ValueError("the file is empty")
     if not TOKEN.fullmatch(text):
-        raise ValueError("it is not one line of printable ASCII")
+        raise ValueError("the file is not one line of printable ASCII")
     return text
