@@ -84,6 +84,13 @@ class _Handler(web.RequestHandler):
         if not self._manager.trusts(transport):  # its handshake began before the client CAs changed
             self.force_close()
 
+    def end(self) -> None:
+        """With the answer to the request it is at, at once when there is none."""
+        if self._current_request is None:
+            self.force_close()
+        else:
+            self.close()
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -108,6 +115,12 @@ class _Server(web.Server):
         theirs: TlsContext | None = transport.get_extra_info("sslcontext")
         return self.context is None or (theirs is not None and theirs.clients == self.context.clients)
 
+    def end_strangers(self) -> None:
+        for connection in self.connections:
+            assert isinstance(connection, _Handler)
+            if connection.transport is not None and not self.trusts(connection.transport):
+                connection.end()
+
 
 class OpenPort:
     """`renew` serves new connections with other certificates."""
@@ -126,9 +139,7 @@ class OpenPort:
         if self._site is not None:
             await self._site.stop()
         self._server.context = context
-        for connection in self._server.connections:
-            if connection.transport is not None and not self._server.trusts(connection.transport):
-                connection.close()
+        self._server.end_strangers()
         self._site = web.SockSite(self._runner, accepting, ssl_context=context, backlog=BACKLOG)
         await self._site.start()
 
