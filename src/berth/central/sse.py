@@ -36,8 +36,11 @@ class EventParser:
         self.last_id = ""
         self.retry_ms: int | None = None
         self._rest = b""  # a line that has not ended
-        self._taken = 0  # bytes since the last frame ended
-        self._begin_frame()
+        self._event = self._own_id = ""
+        self._data: list[str] = []
+        self._size = self._lines = 0  # of that data, and of the frame
+        self._taken = 0  # bytes of the frame, kept or not
+        self._dropped = False
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         text = self._rest + chunk
@@ -92,6 +95,6 @@ class EventParser:
         return found
 
     def _begin_frame(self) -> None:
-        self._event, self._data, self._own_id = "", list[str](), ""
+        self._event, self._data, self._own_id = "", [], ""
         self._size = self._lines = self._taken = 0
         self._dropped = False
