@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from berth import manifests as make
 from berth.central.metrics import ApiMetrics
+from berth.cli.main import app
 from berth.devcluster import Binaries
 from berth.manifests import Options
 from berth.metrics import Metrics
@@ -331,6 +333,74 @@ def test_certificates_and_identities_reach_the_api() -> None:
         assert mounted[str(Path(flags[flag]).parent)]["secret"]["secretName"] == secret
     assert container(workload)["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     assert "needs tls.certSecret" in refused(API, tls_clientCertificates=True)
+
+
+EGRESS: Object = {"networkPolicy_egress": [{"ports": [{"port": 443}]}]}
+
+
+def test_tokens_of_the_other_systems_reach_the_api() -> None:
+    """As files, which change under a running pod; an environment variable or a subPath would not."""
+    values: Object = {"netbox_url": "https://n", "netbox_tokenSecret": "ns", "netbox_tag": "k8s"}
+    values |= {"splunk_url": "https://s", "splunk_tokenSecret": "ss", "splunk_index": "net"}
+    values |= {"ror_url": "https://r", "ror_tokenSecret": "rs", "ror_tokenKey": "api-key"}
+    workload = one(template(API, **values, **EGRESS), "StatefulSet")
+    flags = dict(flag.partition("=")[::2] for flag in container(workload)["args"])
+    mounted = volumes(workload)
+    for name, secret, key in (("netbox", "ns", "token"), ("splunk", "ss", "token"), ("ror", "rs", "api-key")):
+        assert flags[f"--{name}-url"] == f"https://{name[0]}"
+        file = Path(flags[f"--{name}-token-file"])
+        items = [{"key": key, "path": file.name}]
+        assert mounted[str(file.parent)]["secret"] == {"secretName": secret, "items": items}
+    assert (flags["--netbox-tag"], flags["--splunk-index"]) == ("k8s", "net")
+    assert str(Path(flags["--splunk-queue"]).parent) in mounted, "the root file system is read only"
+    assert not any("subPath" in mount for mount in container(workload)["volumeMounts"])
+    known = set(
+        re.findall(r"--[a-z-]+", CliRunner().invoke(app, ["api", "--help"], terminal_width=200).output)
+    )
+    assert {flag for flag in flags if flag.startswith("--")} <= known
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"netbox_url": "https://n", "netbox_tokenSecret": "t"}, "netbox.url needs networkPolicy.egress"),
+        ({"netbox_url": "https://n", **EGRESS}, "netbox.url needs netbox.tokenSecret"),
+        ({"splunk_url": "https://s", "splunk_tokenSecret": "t", **EGRESS}, "splunk.url needs splunk.index"),
+        ({"ror_tokenSecret": "t"}, "ror.tokenSecret needs ror.url"),
+    ],
+)
+def test_half_of_another_system_is_refused_with_a_sentence(values: Object, sentence: str) -> None:
+    assert sentence in refused(API, **values)
+
+
+def test_backups_have_a_volume_of_their_own() -> None:
+    rendered = template(API, backup_every="6h", backup_storage="1Gi", backup_storageClassName="slow")
+    workload = one(rendered, "StatefulSet")
+    flags = dict(flag.partition("=")[::2] for flag in container(workload)["args"])
+    assert (flags["--backup-every"], flags["--backup-keep"]) == ("6h", "7")
+    claim = one(rendered, "PersistentVolumeClaim")
+    reference = {"claimName": claim["metadata"]["name"]}
+    assert volumes(workload)[flags["--backup-dir"]]["persistentVolumeClaim"] == reference
+    assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
+    assert claim["spec"]["storageClassName"] == "slow"
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_backups_may_go_to_a_claim_that_is_there() -> None:
+    values: Object = {"backup_every": "1d", "backup_dir": "/b", "backup_keep": 30}
+    rendered = template(API, backup_existingClaim="mine", **values)
+    assert "PersistentVolumeClaim" not in {kind for kind, _, _ in rendered}
+    workload = one(rendered, "StatefulSet")
+    assert volumes(workload)["/b"]["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert {"--backup-every=1d", "--backup-dir=/b", "--backup-keep=30"} <= set(container(workload)["args"])
+    several: Object = {"replicas": 2, "database_urlSecret": "db", "pepperSecret": "p", **EGRESS}
+    assert "several replicas share one volume" in refused(API, backup_every="1d", **several)
+    assert not any("backup" in flag for flag in container(one(template(API), "StatefulSet"))["args"])
+
+
+def test_openshift_chooses_user_and_groups_itself() -> None:
+    pod = one(template(API, openshift=True), "StatefulSet")["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 # Both

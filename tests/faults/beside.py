@@ -139,4 +139,5 @@ BESIDE: tuple[Row, ...] = (
     beside("T29 api", "guesses, slow and large bodies", 100_000, API_FAULTS + "crowds -k t29"),
     beside("T30 api", "older and newer versions on one store", 50, API_FAULTS + "versions -k t30"),
     beside("T34 api", "joining while the last one leaves", 10_000, API_FAULTS + "crowds -k t34"),
+    beside("T38 api", "mounted files change, vanish, half written", 1000, API_FAULTS + "files -k t38"),
 )

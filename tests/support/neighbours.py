@@ -80,7 +80,8 @@ async def netbox(request: web.Request) -> web.Response:
         return web.Response(status=500)
     if mode == "odd":
         return web.json_response(["not what NetBox says"])
-    note(folder, {"method": request.method, "path": request.path, "query": dict(request.query)})
+    told = {"method": request.method, "path": request.path, "query": dict(request.query)}
+    note(folder, {**told, "token": request.headers.get("Authorization")})
     _, area, kind, *tail = request.path.strip("/").split("/")
     if area == "extras":
         return page(request, EXTRAS[kind])

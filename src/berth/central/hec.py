@@ -13,9 +13,9 @@ import orjson
 
 from berth import log
 from berth.central.metrics import ApiMetrics
-from berth.central.ror import token
 from berth.central.settings import Splunk
 from berth.central.spool import Spool
+from berth.central.tokens import TokenFile
 
 BATCH = 200
 LONGEST_PAUSE = 30.0
@@ -28,6 +28,8 @@ class Forwarder:
         self._settings = settings
         self._spool = spool
         self._metrics = metrics
+        assert settings.token_file is not None
+        self._token = TokenFile(settings.token_file)
         self._url = settings.url.rstrip("/") + "/services/collector/event"
 
     async def store_forever(self) -> None:
@@ -71,8 +73,7 @@ class Forwarder:
 
     async def _post(self, session: aiohttp.ClientSession, body: bytes) -> bool:
         """True when taken, False when it is wrong in Splunk's eyes and always will be."""
-        assert self._settings.token_file is not None
-        headers = {"Authorization": f"Splunk {token(self._settings.token_file)}"}
+        headers = {"Authorization": f"Splunk {self._token.read()}"}
         async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
             await response.read()
             if response.status not in (200, 400, 413):

@@ -4,7 +4,7 @@ every call needs a bearer token or a client certificate, and each is bound to cl
     identities:
       - name: prod-1
         cluster_ids: [0f3c7805-6b1d-4387-b8c4-b8c5d0e9b878]
-        zones: [inet, hnet-private]      # absent: all
+        zones: [inet, hnet-private]      # left out: all
         token_sha256: 6b86b2…            # of the token; or
         certificate: prod-1.example      # common name or DNS name of the client certificate
 """
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from aiohttp import web
 
 from berth.central.answers import Refusal
+from berth.central.documents import parse_document, read_document, short
 from berth.errors import UserError, file_fault
 
 KEYS = {"name", "cluster_ids", "zones", "token_sha256", "certificate"}
@@ -106,28 +106,64 @@ def load_identities(path: Path | None) -> Identities | None:
     if path is None:
         return None
     try:
-        document = yaml.safe_load(path.read_text())
-        return Identities([_caller(item) for item in document["identities"]])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as cause:
-        missing = "missing key " if isinstance(cause, KeyError) else ""
-        raise UserError(
-            f"The identities file {path} cannot be used: {missing}{file_fault(cause)}."
-        ) from cause
+        return Identities(_callers(parse_document(read_document(path))))
+    except UserError as cause:
+        raise UserError(f"The identities file {path} cannot be used: it {cause}.") from cause
 
 
-def _caller(item: Any) -> Caller:
+def _callers(document: Any) -> list[Caller]:
+    listed = document.get("identities") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise UserError("needs a list `identities`; `identities: []` lets nobody in")
+    callers: list[Caller] = []
+    for number, item in enumerate(listed, 1):
+        try:
+            callers.append(_caller(item, callers))
+        except ValueError as cause:
+            name = item.get("name") if isinstance(item, dict) else None
+            entry = f"{number} ({short(name)})" if isinstance(name, str) else str(number)
+            raise UserError(f"has a fault in entry {entry}: {cause}") from cause
+    return callers
+
+
+def _caller(item: Any, before: list[Caller]) -> Caller:
     if not isinstance(item, dict):
-        raise ValueError(f"{item!r} is no identity with name, cluster_ids and a proof")
+        raise ValueError("it is no mapping with name, cluster_ids and token_sha256 or certificate")
     unknown = sorted(map(str, item.keys() - KEYS))
     if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}")
-    token, certificate = str(item.get("token_sha256", "")).lower(), str(item.get("certificate", ""))
+        raise ValueError(f"unknown key {short(unknown[0])}")
+    token, certificate = _word(item, "token_sha256").lower(), _word(item, "certificate")
     if bool(token) == bool(certificate) or (token and not re.fullmatch(r"[0-9a-f]{64}", token)):
-        raise ValueError(f"{item.get('name')!r} needs either token_sha256 (64 hex digits) or certificate")
-    zones = item.get("zones")
-    clusters = frozenset(str(one) for one in item["cluster_ids"])
-    allowed = frozenset(str(one) for one in zones) if zones is not None else None
-    return Caller(str(item["name"]), clusters, allowed, token, certificate)
+        raise ValueError("it needs either token_sha256 (64 hex digits) or certificate")
+    for one in before:
+        if (one.token_sha256, one.certificate) == (token, certificate):
+            what = "token" if token else "certificate"
+            raise ValueError(f"its {what} is that of {short(one.name)} too; each identity needs its own")
+    name = _word(item, "name")
+    if not name:
+        raise ValueError("it needs a name")
+    zones = _names(item, "zones") if "zones" in item else None
+    return Caller(name, _names(item, "cluster_ids"), zones, token, certificate)
+
+
+def _word(item: dict[Any, Any], key: str) -> str:
+    value = item.get(key, "")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"{key} must be text, not {short(value)}")
+    return str(value)
+
+
+def _names(item: dict[Any, Any], key: str) -> frozenset[str]:
+    """Never empty: nobody can tell a list that is to allow nothing from one that lost its lines."""
+    value = item.get(key)
+    if not isinstance(value, list) or not value:
+        absent = ", or be left out for all zones" if key == "zones" else ""
+        said = short(value) if value or value is None else "an empty list"
+        raise ValueError(f"{key} must be a list with at least one name{absent}, not {said}")
+    for one in value:
+        if isinstance(one, bool) or not isinstance(one, str | int) or one == "":
+            raise ValueError(f"{key} must be a list of names; {short(one)} is none, quote it")
+    return frozenset(map(str, value))
 
 
 def _lines(path: Path) -> list[str]:

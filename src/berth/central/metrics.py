@@ -34,6 +34,12 @@ class ApiMetrics:
             "Clusters for which two operators speak; nothing of them can be released.",
             (),
         )
+        self.reloads = self._counter("berth_reloads", "Files taken, or refused, while running.", ("result",))
+        self.reload_refused = self._gauge(
+            "berth_reload_refused",
+            "Kinds of files that cannot be used as they are now; the old ones are.",
+            (),
+        )
         self._waiting = self._gauge("berth_api_waiting", "Requests that wait for the database.", ())
 
     def _build_pools(self) -> None:

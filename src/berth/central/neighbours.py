@@ -18,6 +18,7 @@ from berth.central.netbox import Mirror
 from berth.central.ror import Listener
 from berth.central.settings import ApiSettings
 from berth.central.spool import Spool
+from berth.central.tokens import read_token
 from berth.errors import UserError, file_fault
 from berth.store.ledger import Ledger
 
@@ -87,6 +88,6 @@ def _token_files(settings: ApiSettings) -> list[tuple[str, Path | None]]:
 def _refuse_unreadable(flag: str, path: Path | None) -> None:
     try:
         if path is not None:
-            path.read_text()
-    except (OSError, UnicodeDecodeError) as cause:
+            read_token(path)
+    except (OSError, ValueError) as cause:
         raise UserError(f"{flag} {path} cannot be read: {file_fault(cause)}.") from cause

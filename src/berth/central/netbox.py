@@ -13,8 +13,8 @@ import aiohttp
 
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
-from berth.central.ror import token
 from berth.central.settings import Netbox
+from berth.central.tokens import TokenFile
 from berth.errors import StoreDown
 from berth.net import parse_block
 from berth.store import outbox
@@ -35,14 +35,12 @@ class NetboxClient:
         self._settings = settings
         self._session = session
         self._base = settings.url.rstrip("/")
+        assert settings.token_file is not None
+        self._token = TokenFile(settings.token_file)
 
     async def call(self, method: str, path: str, body: Json | None = None, **params: str) -> Any:
         """The answer's JSON; None for 404 and for answers without a body."""
-        assert self._settings.token_file is not None
-        headers = {
-            "Authorization": f"Token {token(self._settings.token_file)}",
-            "Accept": "application/json",
-        }
+        headers = {"Authorization": f"Token {self._token.read()}", "Accept": "application/json"}
         async with self._session.request(
             method, self._base + path, json=body, params=params, headers=headers, allow_redirects=False
         ) as response:

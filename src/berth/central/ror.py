@@ -1,9 +1,9 @@
 """ROR's event stream: the API opens it, ROR says which cluster is gone, and that cluster's services are
 released as by `DELETE /v2/cluster`, retention and deny flag honoured, and not before a grace period where one
 is set: an event may be wrong, and until an entry is swept a person's undo, the holder itself or its
-operator's report takes it back. Resumes with Last-Event-ID also
-after a restart, reconnects with growing pauses, and neither garbage nor repetition has an effect. Nothing
-is followed: redirects are refused, no address comes from an event.
+operator's report takes it back. More than a few clusters an hour are not believed: the ledger counts, for all
+replicas. Resumes with Last-Event-ID also after a restart, reconnects with growing pauses, and neither garbage
+nor repetition has an effect. Nothing is followed: redirects are refused, no address comes from an event.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import time
-from collections import deque
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -23,10 +20,11 @@ import orjson
 from berth.central.journal import Journal
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Ror
-from berth.central.sse import EventParser, ServerEvent
+from berth.central.sse import ID, Endless, EventParser, ServerEvent
+from berth.central.tokens import TokenFile
 from berth.errors import StoreDown
 from berth.store import marks
-from berth.store.clusters import Order, release_cluster
+from berth.store.clusters import Flooded, Order, release_cluster
 from berth.store.engine import Engine
 
 MARK = "ror-last-event-id"
@@ -34,10 +32,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 PUBLISHED = ("connection.id", "time", "cluster.created", "clusterOrder.updated")
 KEYS = ("cluster_id", "clusterId", "uid", "id")
 CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
-
-
-class Flooded(ValueError):
-    """More deleted clusters than can be true."""
+PORTION = 16 * 1024  # of the stream, before others have a turn on the event loop
 
 
 class Listener:
@@ -46,7 +41,7 @@ class Listener:
     ) -> None:
         self._settings = settings
         self._journal = journal or Journal()
-        self._released: deque[float] = deque()  # when clusters were released, within the last hour
+        self._token = TokenFile(settings.token_file) if settings.token_file else None
         self._engine = engine
         self._metrics = metrics
         self._pause = SHORTEST_PAUSE  # before the next connection
@@ -55,8 +50,8 @@ class Listener:
         while True:
             try:
                 await self._listen()
-            except (aiohttp.ClientError, OSError, TimeoutError, StoreDown, ValueError) as cause:
-                self._pause = LONGEST_PAUSE if isinstance(cause, Flooded) else self._pause
+            except (aiohttp.ClientError, OSError, TimeoutError, StoreDown, Flooded, ValueError) as cause:
+                self._pause = LONGEST_PAUSE if isinstance(cause, Flooded | Endless) else self._pause
                 what = {"cause": type(cause).__name__, "pause_seconds": self._pause}
                 self._tell("event stream lost", level="warn", **what)
             self._metrics.ror_connected.set(0)
@@ -82,15 +77,16 @@ class Listener:
                 raise aiohttp.ClientError(f"status {response.status}")
             self._metrics.ror_connected.set(1)
             self._pause = SHORTEST_PAUSE
-            async for chunk in response.content.iter_any():
+            async for chunk in response.content.iter_chunked(PORTION):
                 for event in parser.feed(chunk):
                     yield event
                 self._pause = pause_of(parser.retry_ms)
+                await asyncio.sleep(0)  # what was read already comes without a wait
 
     def _headers(self, last_id: str) -> dict[str, str]:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
-        if self._settings.token_file is not None:
-            headers["X-API-KEY"] = token(self._settings.token_file)
+        if self._token is not None:
+            headers["X-API-KEY"] = self._token.read()
         if last_id:
             headers["Last-Event-ID"] = last_id
         return headers
@@ -105,16 +101,20 @@ class Listener:
             self._count(name, "unreadable")
             self._tell("event without a cluster", level="warn", name=name)
             return
-        self._refuse_flood(name)
-        identity = f"ror:{event.own_id}" if event.own_id else ""
-        grace_ms = round(self._settings.grace_seconds * 1000)
-        order = Order(cluster, "ror", event_id=identity, grace_ms=grace_ms)
-        done = await release_cluster(self._engine, order)
+        try:
+            done = await release_cluster(self._engine, self._order(cluster, event))
+        except Flooded:
+            self._count(name, "held back")
+            raise
         result = "repeated" if done.repeated else "unknown" if not done.found else "released"
         self._count(name, result)
         self._tell("cluster event", result=result, cluster_id=cluster, expired=done.expired)
-        if done.expired:
-            self._released.append(time.monotonic())
+
+    def _order(self, cluster: str, event: ServerEvent) -> Order:
+        identity = f"ror:{event.own_id}" if event.own_id else ""
+        grace_ms = round(self._settings.grace_seconds * 1000)
+        most = self._settings.clusters_per_hour
+        return Order(cluster, "ror", event_id=identity, grace_ms=grace_ms, most_per_hour=most)
 
     def _tell(self, message: str, **fields: Any) -> None:
         self._journal.tell(message, "central/ror", **fields)
@@ -124,22 +124,16 @@ class Listener:
         known = name in self._settings.events or name in PUBLISHED
         self._metrics.ror_events.labels(name if known else "other", result).inc()
 
-    def _refuse_flood(self, name: str) -> None:
-        """So many clusters do not go in one hour. The stream is left where it is and read on later."""
-        while self._released and self._released[0] < time.monotonic() - 3600:
-            self._released.popleft()
-        if len(self._released) >= self._settings.clusters_per_hour:
-            self._count(name, "held back")
-            raise Flooded(f"{len(self._released)} clusters were released within an hour")
-
     async def _remembered(self) -> str:
+        """An older version kept any id: one that cannot be a header must not keep us from connecting."""
         async with self._engine.snapshot() as tx:
-            return await marks.mark(tx, MARK)
+            kept = await marks.mark(tx, MARK)
+        return kept if ID.fullmatch(kept) else ""
 
     async def _remember(self, event_id: str) -> None:
         if event_id:
             async with self._engine.transaction() as tx:
-                await marks.set_mark(tx, MARK, event_id[:1000])
+                await marks.set_mark(tx, MARK, event_id)
 
 
 def pause_of(retry_ms: int | None) -> float:
@@ -168,8 +162,3 @@ def _json(text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return text.strip()
-
-
-def token(path: Path) -> str:
-    """Read each time it is used, so that a rotated one counts at once."""
-    return path.read_text().strip()

@@ -1,35 +1,29 @@
 """Builds the IPAM-API and runs it until it is told to stop: one place, everything passed in the open, one
-task group. SIGHUP reads the zones, tokens, identities and TLS files again; a file that does not pass its
-checks changes nothing.
+task group. Zones, identities, tokens and TLS files are read again when they change (reload.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import os
 import signal
 import socket
-import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from aiohttp import web
-
-from berth import log
-from berth.central import answers
-from berth.central.answers import Refusal
 from berth.central.app import Api, Config
 from berth.central.identity import load_identities, load_tokens
+from berth.central.listen import address_of, bind, listening, tls_context
 from berth.central.metrics import ApiMetrics
 from berth.central.neighbours import Neighbours
-from berth.central.settings import ApiSettings, Tls, refuse_half
+from berth.central.reload import Reloader, contents_of, files_of
+from berth.central.settings import ApiSettings, refuse_half
 from berth.central.sweep import sweep_forever
 from berth.central.zones import load_zones
-from berth.errors import BerthError, StoreDown, UserError
+from berth.errors import StoreDown, UserError
 from berth.store.book import Rules
 from berth.store.engine import Clock, Engine, connect, sqlite_path, without_password
 from berth.store.guard import ClockGuard
@@ -38,16 +32,16 @@ from berth.store.migrate import migrate
 from berth.store.secrets import Pepper, load_pepper
 from berth.store.sweep import Sweeper
 
-STOP_SECONDS = 5.0
-
 
 async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
     """Run until cancelled; then finish the requests under way, at most for a few seconds."""
     refuse_half(settings)
     async with AsyncExitStack() as stack:
         bound = bind(settings.listen)
+        stack.callback(bound.close)
+        seen = {name: contents_of(paths) for name, paths in files_of(settings).items()}
         config = read_config(settings)
-        context = ssl_context(settings.tls)
+        context = tls_context(settings.tls)
         engine = await stack.enter_async_context(open_engine(settings))
         pepper = await open_pepper(settings, engine)
         pending_ms = round(settings.pending_seconds * 1000)
@@ -63,10 +57,11 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
-                tasks.create_task(reload_forever(settings, api, context, hangup)),
                 *(tasks.create_task(one) for one in work),
             ]
-            async with listening(api, bound, settings, context):
+            async with listening(api, bound, settings.limits, context) as port:
+                reloader = Reloader(settings, seen, api, port)
+                background.append(tasks.create_task(reloader.reload_forever(hangup)))
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
                 announce(address_of(bound, settings.tls))
                 api.journal.tell("started", "central/serve")
@@ -82,31 +77,6 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
 def read_config(settings: ApiSettings) -> Config:
     zones = load_zones(settings.zones)
     return Config(zones, load_tokens(settings.cluster_token_file), load_identities(settings.identities))
-
-
-async def reload_forever(
-    settings: ApiSettings, api: Api, context: ssl.SSLContext | None, hangup: asyncio.Event
-) -> None:
-    """One after the other, so that the newest files win."""
-    while True:
-        await hangup.wait()
-        hangup.clear()
-        await reload(settings, api, context)
-
-
-async def reload(settings: ApiSettings, api: Api, context: ssl.SSLContext | None) -> None:
-    try:
-        config = read_config(settings)
-        if context is not None and ssl_context(settings.tls):  # a pair that does not fit is seen here
-            load_files(context, settings.tls)
-        await api.ledger.configure(config.zones.pools)
-    except Exception as cause:  # no file, however odd, may end a server that runs
-        told = str(cause) if isinstance(cause, BerthError) else f"{type(cause).__name__}: {cause}"
-        message = "reload refused, the old configuration stays"
-        api.journal.tell(message, "central/serve", level="error", cause=told)
-        return
-    api.config = config
-    api.journal.tell("reloaded", "central/serve", zones=", ".join(config.zones.names))
 
 
 @asynccontextmanager
@@ -173,90 +143,3 @@ async def leave_duty(sweeper: Sweeper) -> None:
     with suppress(StoreDown, TimeoutError):
         async with asyncio.timeout(1):
             await sweeper.stop()
-
-
-# Listening
-
-
-def bind(text: str) -> socket.socket:
-    host, colon, port = text.rpartition(":")
-    host = host.strip("[]")
-    if not colon or not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise UserError(f"--listen must be host:port, for example 127.0.0.1:3000, not {text!r}.")
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, int(port)), family=family, backlog=1024)
-    except OSError as cause:
-        busy = cause.errno == errno.EADDRINUSE
-        why = "is in use by another process" if busy else f"cannot be used ({cause})"
-        raise UserError(f"{text} {why}; choose another with --listen.") from cause
-
-
-def address_of(bound: socket.socket, tls: Tls) -> str:
-    host, port = bound.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if tls.certificate else 'http'}://{shown}:{port}"
-
-
-class _Handler(web.RequestHandler):
-    """What is no HTTP is answered like everything else, and never echoed: it may hold a secret."""
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        if request.writer.output_size > 0:
-            raise ConnectionError("an answer was begun already")
-        response = answers.refused(Refusal(status, "the request cannot be read as HTTP", "Unparsable"))
-        response.force_close()
-        return response
-
-
-class _Server(web.Server):
-    def __call__(self) -> web.RequestHandler:
-        return _Handler(self, loop=self._loop, **self._kwargs)
-
-
-@asynccontextmanager
-async def listening(
-    api: Api, bound: socket.socket, settings: ApiSettings, context: ssl.SSLContext | None
-) -> AsyncIterator[None]:
-    server = _Server(
-        api,
-        access_log=None,
-        logger=log.SILENT,
-        keepalive_timeout=settings.limits.idle_seconds,
-        lingering_time=1.0,
-        auto_decompress=False,  # a small body stays small
-    )
-    runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, bound, ssl_context=context, backlog=1024).start()
-        yield
-    finally:
-        await runner.cleanup()
-
-
-def ssl_context(tls: Tls) -> ssl.SSLContext | None:
-    if tls.certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_files(context, tls)
-    return context
-
-
-def load_files(context: ssl.SSLContext, tls: Tls) -> None:
-    """For the connections from now on; those that are open keep theirs."""
-    assert tls.certificate is not None
-    try:
-        context.load_cert_chain(tls.certificate, tls.key)
-        if tls.client_ca is not None:
-            context.load_verify_locations(tls.client_ca)
-            context.verify_mode = ssl.CERT_OPTIONAL
-    except (OSError, ssl.SSLError) as cause:
-        raise UserError(f"The TLS files cannot be used: {cause}.") from cause

@@ -89,6 +89,7 @@ class ApiSettings:
     sweep_seconds: float = 30.0
     pending_seconds: float = 120.0
     history_days: int = 365
+    reload_seconds: float = 5.0  # how often files are looked at for changes; 0: on SIGHUP only
     cluster_token_file: Path | None = None  # one token per line; absent or empty: the route is off
     identities: Path | None = None  # absent: open mode, the secret is the proof
     limits: Limits = field(default_factory=Limits)

@@ -17,9 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from berth.errors import InvalidText, UserError, file_fault
+from berth.central.documents import parse_document, read_document, short
+from berth.errors import InvalidText, UserError
 from berth.leasing.model import Pool
 from berth.net import Family, Range, parse_range
 from berth.store.wishes import pool_key
@@ -55,18 +54,20 @@ def load_zones(path: Path | None) -> Zones:
     if path is None:
         return parse_zones(EXAMPLE, "the example zones")
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as cause:
-        raise UserError(f"The zones file {path} cannot be read: {file_fault(cause)}.") from cause
+        text = read_document(path)
+    except UserError as cause:
+        raise UserError(f"The zones file {path} {cause}.") from cause
     return parse_zones(text, f"the zones file {path}")
 
 
 def parse_zones(text: str, where: str) -> Zones:
     try:
-        return _zones(yaml.safe_load(text))
-    except yaml.YAMLError as cause:
-        raise UserError(f"{where} is not YAML: {' '.join(str(cause).split())}.") from cause
-    except (InvalidText, UserError) as cause:
+        document = parse_document(text)
+    except UserError as cause:
+        raise UserError(f"{where} {cause}.") from cause
+    try:
+        return _zones(document)
+    except UserError as cause:
         raise UserError(f"{where}: {cause}") from cause
 
 
@@ -87,17 +88,18 @@ def _zones(document: Any) -> Zones:
 def _name(item: Any, before: list[str]) -> str:
     name = item.get("name") if isinstance(item, dict) else None
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise UserError(f"a zone's name must be letters, digits, dots and dashes, not {name!r}.")
+        entry, said = len(before) + 1, short(name)
+        raise UserError(f"entry {entry}: a zone's name must be letters, digits, dots and dashes, not {said}.")
     if name in before:
         raise UserError(f"zone {name} is listed twice.")
     unknown = sorted(map(str, item.keys() - KEYS))
     if unknown:
-        raise UserError(f"zone {name} has an unknown key {unknown[0]!r}.")
+        raise UserError(f"zone {name} has an unknown key {short(unknown[0])}.")
     return name
 
 
 def _pools(name: str, item: Mapping[str, Any]) -> dict[str, Pool]:
-    excluded = [parse_range(text) for text in _texts(name, item, "exclude")]
+    excluded = [_parsed(name, text) for text in _texts(name, item, "exclude")]
     skip = item.get("skip_network_and_broadcast", False)
     if not isinstance(skip, bool):
         raise UserError(f"zone {name}: skip_network_and_broadcast must be true or false.")
@@ -122,8 +124,16 @@ def _texts(name: str, item: Mapping[str, Any], key: str) -> list[str]:
     return value
 
 
+def _parsed(name: str, text: str) -> Range:
+    try:
+        return parse_range(text)
+    except InvalidText as cause:
+        said = cause if len(text) <= 64 else f"{short(text)} is no prefix or range"
+        raise UserError(f"zone {name}: {said}.") from cause
+
+
 def _range(name: str, text: str, family: Family) -> Range:
-    parsed = parse_range(text)
+    parsed = _parsed(name, text)
     if parsed.family != family:
         raise UserError(f"zone {name}: {text} is not of family ipv{int(family)}.")
     return parsed

@@ -55,6 +55,13 @@ def api(
     history_days: Annotated[
         int, typer.Option(envvar="BERTH_HISTORY_DAYS", help="How long history is kept.")
     ] = 365,
+    reload_seconds: Annotated[
+        float,
+        typer.Option(
+            envvar="BERTH_RELOAD_SECONDS",
+            help="How often zones, identities, tokens and TLS files are looked at; 0: on SIGHUP only.",
+        ),
+    ] = 5.0,
     cluster_token_file: Annotated[
         Path | None,
         typer.Option(envvar="BERTH_CLUSTER_TOKEN_FILE", help="One token per line; absent: no cluster route."),
@@ -132,6 +139,7 @@ def api(
         sweep_seconds=_positive(sweep_seconds, "--sweep-seconds"),
         pending_seconds=_positive(pending_seconds, "--pending-seconds"),
         history_days=int(_positive(history_days, "--history-days")),
+        reload_seconds=_positive(reload_seconds, "--reload-seconds") if reload_seconds else 0.0,
         cluster_token_file=cluster_token_file,
         identities=identities,
         limits=Limits(

@@ -9,12 +9,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from berth.errors import BerthError
 from berth.leasing import holders
 from berth.leasing.holders import Entry, Identity
-from berth.store import operators, rows, statement
+from berth.store import marks, operators, rows, statement
 from berth.store.engine import Engine, Locked, Transaction
 from berth.store.rows import Event, HolderRow
 
+HOUR_MS = 3600 * 1000
 NOT_ITS_HOLDER = frozenset({"cluster", "ror", "cli"})  # whose releases can be undone
 
 
@@ -39,6 +41,13 @@ class Order:
     at_once: bool = False  # an administrator may set retention aside …
     include_denied: bool = False  # … and the deny flag
     grace_ms: int = 0  # no entry expires earlier than this, so that there is time for an undo
+    most_per_hour: int | None = None  # clusters that may go by this way, over all replicas; then Flooded
+
+
+class Flooded(BerthError):
+    """More clusters are to be released within an hour than can be true; nothing was done."""
+
+    reason = "Flooded"
 
 
 async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
@@ -54,7 +63,21 @@ async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
         skipped = tuple(row for row in there if row.entry.deny and not order.include_denied)
         open_ = [row for row in there if order.include_denied or not row.entry.deny]
         changed = await _change(tx, open_, _marking(order, locked), (now, "marked", order.by))
+        if changed and order.most_per_hour is not None:
+            await _count_release(tx, order, now)
         return ClusterRelease(changed, skipped, len(there))
+
+
+async def _count_release(tx: Transaction, order: Order, now: int) -> None:
+    """In the transaction of the release, under the lock of all pools: replicas and restarts share the count,
+    and whoever is over it has changed nothing. Times that a wrong clock left in the future do not count.
+    """
+    name = f"{order.by}-released"
+    kept = [int(word) for word in (await marks.mark(tx, name)).split()]
+    recent = [at for at in kept if abs(now - at) < HOUR_MS]
+    if order.most_per_hour is not None and len(recent) >= order.most_per_hour:
+        raise Flooded(f"{len(recent)} clusters were released within an hour")
+    await marks.set_mark(tx, name, " ".join(map(str, [*recent, now])))
 
 
 def _marking(order: Order, locked: Locked) -> Callable[[Entry], Entry]:
