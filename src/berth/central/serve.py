@@ -25,7 +25,7 @@ from berth.central.answers import Refusal
 from berth.central.app import Api, Config
 from berth.central.identity import load_identities, load_tokens
 from berth.central.metrics import ApiMetrics
-from berth.central.neighbours import Neighbours
+from berth.central.neighbours import Neighbours, for_good
 from berth.central.settings import ApiSettings, Tls, refuse_half
 from berth.central.sweep import sweep_forever
 from berth.central.zones import load_zones
@@ -63,6 +63,7 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
+                tasks.create_task(for_good(api.heartbeats.run, api.journal)),
                 tasks.create_task(reload_forever(settings, api, context, hangup)),
                 *(tasks.create_task(one) for one in work),
             ]
