@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import structlog
 from tests.central.faults.telling import report
-from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, World, running
+from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, World, request_body, running
 from tests.support.started import neighbour
 from typer.testing import CliRunner, Result
 
@@ -325,9 +325,10 @@ async def test_the_clock_is_accepted_by_a_person(world: World, ledger: Run) -> N
 
 
 async def test_it_shows_who_speaks_for_a_cluster_and_that_it_is_frozen(world: World, ledger: Run) -> None:
-    await report(world, 1, epoch="original")
+    await world.post("x", address=A)
+    await report(world, 1, request_body("x", address=A), epoch="original")
     assert [one["state"] for one in ledger("operators", "--json").json] == ["living"]
-    await report(world, 4, epoch="copy")
+    await report(world, 4, request_body("x", address=A), epoch="copy")
     shown = ledger("operators")
     assert shown.code == 3
     assert "original" in shown.out

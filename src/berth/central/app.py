@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -30,7 +30,7 @@ from berth.errors import StoreDown
 from berth.leasing.holders import HolderReason
 from berth.store.clusters import Order, release_cluster
 from berth.store.heartbeats import Heartbeats
-from berth.store.inventory import Compared, Difference, compare
+from berth.store.inventory import Compared, Difference, beside, compare
 from berth.store.ledger import Ledger
 from berth.store.operators import Beat
 from berth.store.wishes import Answer, Granted, Refused, Register, Wish
@@ -42,8 +42,6 @@ TOKEN_BYTES = 32 * 1024  # of a report that count as one request: about 100 regi
 LARGE_BYTES = 64 * 1024  # what takes longer to parse is parsed beside the event loop
 SHOWN_LENGTH = 200  # of what a client may choose freely, in an event
 Handler = Callable[["Visit"], Awaitable[web.Response]]
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -255,15 +253,15 @@ class Api:
         sent = await self._parsed(raw)
         if visit.caller is not None:
             visit.caller.admit(sent.beat.cluster_id, *sent.zones)
-        held_back = [one for one in sent.listed if self._guesses.pause(visit.source, one.address)]
-        listed = [one for one in sent.listed if not self._guesses.pause(visit.source, one.address)]
+        held_back = self._guesses.paused(visit.source, (one.address for one in sent.listed))
+        listed = [one for one in sent.listed if one.address not in held_back] if held_back else sent.listed
         trusted, newcomers = visit.caller is not None, self.heartbeats.newcomers
         compared = await compare(self.ledger, sent.beat, listed, newcomers, trusted=trusted)
         if held_back and compared.counted:
-            _leave_out(compared, held_back)
+            _leave_out(compared, [one for one in sent.listed if one.address in held_back])
         self._tell_of_inventory(visit, sent.beat, compared)
-        answer = await _beside(len(raw), inventory.answer, sent.beat, sent.listed, compared)
-        return answers.json(200, answer)
+        shown = await beside(len(sent.listed), inventory.answer, sent.beat, sent.listed, compared)
+        return answers.json(200, shown)
 
     async def _parsed(self, raw: bytes) -> inventory.Report:
         if len(raw) <= LARGE_BYTES:
@@ -357,11 +355,6 @@ class Api:
         self.journal.http({**fields, **timing, "user_agent": agent})
         if failure is not None:
             self.journal.error({**fields, "error": failure.reason})
-
-
-async def _beside(size: int, function: Callable[..., T], *args: Any) -> T:
-    """Here, or beside the event loop if it is about a large body."""
-    return function(*args) if size <= LARGE_BYTES else await asyncio.to_thread(function, *args)
 
 
 def _leave_out(compared: Compared, held_back: Sequence[Register]) -> None:

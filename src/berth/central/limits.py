@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -120,6 +120,12 @@ class Guesses:
             return 0.0
         count, until = self._wrong.get((source, address), (0, 0.0))
         return max(0.0, until - self._clock()) if count >= self._limit else 0.0
+
+    def paused(self, source: str, addresses: Iterable[str | None]) -> frozenset[str | None]:
+        """Those for which no secret is compared now."""
+        if not self._wrong:
+            return frozenset()
+        return frozenset(address for address in addresses if self.pause(source, address))
 
     def wrong(self, source: str, address: str | None) -> None:
         if self._limit <= 0 or address is None:

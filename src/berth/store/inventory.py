@@ -13,8 +13,9 @@ repeat an earlier list, and it may be leaving because its cluster is taken down.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from berth.leasing.holders import HolderReason, Identity
 from berth.store import operators
@@ -29,6 +30,7 @@ from berth.store.statement import ADDRESS, HOLDER
 from berth.store.wishes import Granted, Register
 
 PORTION = 500  # items between which other requests get their turn
+T = TypeVar("T")
 TAKEN_BACK = ("ror", "silent")  # whose marks say no more than: the cluster seems to be gone
 
 
@@ -145,13 +147,24 @@ async def compare(
     if result.adopted and not picture.own:  # from now on it has something to lose
         newcomers.forget(beat)
         await _heard(ledger, beat, picture.missing, result)
-    done = {(one.address, one.who) for one in result.adopted}
-    result.missing = [
+    result.missing = await beside(len(picture.absent), _missing, picture.absent, result.adopted, refused)
+    return result
+
+
+def _missing(
+    absent: Iterable[Register], adopted: Iterable[Difference], refused: Mapping[str, str]
+) -> list[Difference]:
+    done = {(one.address, one.who) for one in adopted}
+    return [
         _difference(wish, refused.get(_mark(wish), ""))
-        for wish in picture.absent
+        for wish in absent
         if (wish.address, wish.entry.identity) not in done
     ]
-    return result
+
+
+async def beside(items: int, function: Callable[..., T], *args: Any) -> T:
+    """What takes long for so many items is done in a thread, so that other requests get their turn."""
+    return function(*args) if items <= PORTION else await asyncio.to_thread(function, *args)
 
 
 async def _picture(ledger: Ledger, cluster_id: str, listed: Sequence[Register]) -> _Picture:
@@ -159,10 +172,7 @@ async def _picture(ledger: Ledger, cluster_id: str, listed: Sequence[Register]) 
         own = await tx.rows(f"SELECT {HOLDER} FROM holders WHERE cluster_id = ANY($1)", [cluster_id])
         named = sorted({wish.address for wish in listed if wish.address})
         stored = await tx.rows(f"SELECT {ADDRESS} FROM addresses WHERE address = ANY($1)", named)
-    draw = (own, stored, listed, ledger.rules.pepper)
-    if len(own) + len(listed) <= PORTION:
-        return _Picture.drawn(*draw)
-    return await asyncio.to_thread(_Picture.drawn, *draw)  # other requests get their turn
+    return await beside(len(own) + len(listed), _Picture.drawn, own, stored, listed, ledger.rules.pepper)
 
 
 async def _heard(ledger: Ledger, beat: Beat, missing: Sighting, result: Compared) -> Sighting | None:
