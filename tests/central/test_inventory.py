@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 from tests.central.faults.telling import A, B, report, two_operators
-from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, Options, Reply, World, request_body
+from tests.support.central import (
+    CLUSTER,
+    NAMESPACE,
+    OTHER_SECRET,
+    Options,
+    Reply,
+    Seconds,
+    World,
+    request_body,
+)
 
 from berth.central import inventory
 from berth.central.client import Access, ApiClient, Ask, Inventory
 from berth.central.settings import Limits
-from berth.errors import ApiRefused
+from berth.errors import ApiRefused, StoreDown
 from berth.leasing.holders import Identity
+from berth.store import operators
 from berth.store.clusters import Order, release_cluster
+from berth.store.heartbeats import Heartbeats
+from berth.store.operators import Beat
 from berth.store.secrets import Secret
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -106,12 +120,18 @@ async def test_who_opens_nothing_learns_nothing_and_does_not_count(world: World)
 
 
 async def test_guesses_in_reports_are_slowed_down_too(start: Start) -> None:
-    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+    """Past the limit the right secret opens nothing either, until the pause is over."""
+    seconds = Seconds()
+    async with start(Options(limits=Limits(wrong_secrets=5), seconds=seconds)) as world:
         await world.post("a", address=A)
-        statuses = [
-            (await report(world, n, listed("x", A, secret=f"guess-{n:04}"))).status for n in range(1, 10)
-        ]
-    assert statuses == [200] * 5 + [429] * 4
+        for number in range(1, 6):
+            assert not (await report(world, number, listed("x", A, secret=f"guess-{number:04}"))).body[
+                "counted"
+            ]
+        right = listed("a", A)
+        assert not (await report(world, 6, right)).body["counted"]
+        seconds.now += 2
+        assert (await report(world, 7, right)).body["counted"]
 
 
 async def test_t25_while_two_operators_speak_for_a_cluster_nothing_of_it_is_released(
@@ -128,6 +148,148 @@ async def test_a_successor_need_not_wait_for_one_that_said_it_leaves(world: Worl
     await report(world, 2, listed("a", A), epoch="old", leaving=True)
     assert not (await report(world, 1, listed("a", A), epoch="new")).body["frozen"]
     assert (await world.delete("a", address=A)).status == 200
+
+
+async def beat(world: World, sequence: int, **changes: Any) -> Reply:
+    body = {"cluster_id": CLUSTER, "epoch": "one", "sequence": sequence, "alive_ms": 10_000}
+    return await world.send("POST", "/v2/heartbeat", body | changes)
+
+
+async def test_after_a_crash_the_successor_releases_within_30_seconds(world: World) -> None:
+    """Two heartbeats of the silent one have to be missed; the successor's own ones tell it when."""
+    await world.post("a", address=A)
+    await report(world, 1, listed("a", A), epoch="old", heartbeat_seconds=30, alive_ms=10_000)
+    await world.listen(seconds=10)
+    assert (await beat(world, 2, epoch="old")).body["counted"]  # its last word: it crashes now
+    await world.listen(seconds=16)
+    assert (await report(world, 1, listed("a", A), epoch="new", alive_ms=10_000)).body["frozen"]
+    await world.listen(seconds=5)
+    assert (await beat(world, 2, epoch="new")).body["frozen"]
+    assert (await world.delete("a", address=A)).status == 409
+    await world.listen(seconds=5)
+    assert not (await beat(world, 3, epoch="new")).body["frozen"]
+    assert (await world.delete("a", address=A)).status == 200
+
+
+async def test_t25_a_copy_beside_one_that_only_beats_is_noticed(world: World) -> None:
+    """Between two reports, however long, its heartbeats keep the original alive."""
+    await world.post("a", address=A)
+    await report(world, 1, listed("a", A), epoch="original", alive_ms=10_000)
+    for sequence in range(2, 12):
+        await world.listen(seconds=10)
+        assert not (await beat(world, sequence, epoch="original")).body["frozen"]
+    await world.listen(seconds=20)  # one heartbeat is lost, the next one late
+    assert (await report(world, 1, listed("a", A), epoch="copy", alive_ms=10_000)).body["frozen"]
+    assert (await world.delete("a", address=A)).status == 409
+    assert (await beat(world, 12, epoch="original")).body["frozen"]
+
+
+async def test_an_operator_that_announces_no_heartbeats_is_waited_for_as_before(world: World) -> None:
+    await world.post("a", address=A)
+    await report(world, 1, listed("a", A), epoch="old", heartbeat_seconds=60)
+    await world.listen(seconds=85)
+    assert (await report(world, 1, listed("a", A), epoch="new", alive_ms=10_000)).body["frozen"]
+    await world.listen(seconds=10)
+    assert not (await beat(world, 2, epoch="new")).body["frozen"]
+
+
+async def test_a_late_heartbeat_brings_nobody_back(world: World) -> None:
+    await world.post("a", address=A)
+    await report(world, 1, listed("a", A), epoch="old", alive_ms=10_000)
+    await report(world, 3, listed("a", A), epoch="old", leaving=True, alive_ms=10_000)
+    await beat(world, 2, epoch="old")
+    assert not (await report(world, 1, listed("a", A), epoch="new")).body["frozen"]
+
+
+async def test_a_heartbeat_of_one_who_has_nothing_yet_is_known(world: World) -> None:
+    await report(world, 1)
+    assert (await beat(world, 2)).body["counted"]
+    assert not (await beat(world, 2, epoch="other")).body["counted"]
+
+
+async def test_many_heartbeats_are_noted_together(world: World) -> None:
+    """In one transaction for all that wait."""
+    for number in range(50):
+        cluster = f"c{number}"
+        await world.post("a", address=f"83.118.168.{number}", cluster=cluster)
+        item = listed("a", f"83.118.168.{number}", cluster=cluster)
+        await report(world, 1, item, cluster_id=cluster, epoch="e", alive_ms=10_000)
+    heartbeats, begun = Heartbeats(world.ledger.engine), 0
+    begin = world.ledger.engine.transaction
+
+    def counted(**options: Any) -> Any:
+        nonlocal begun
+        begun += 1
+        return begin(**options)
+
+    world.advance(seconds=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(heartbeats, "_engine", SimpleNamespace(transaction=counted))
+        waiting = [
+            asyncio.ensure_future(heartbeats.hear(Beat(f"c{n}", "e", 2, alive_ms=10_000))) for n in range(50)
+        ]
+        await asyncio.sleep(0)
+        await heartbeats.note()
+        assert all(one.counted and not one.frozen for one in await asyncio.gather(*waiting))
+    assert begun == 1
+    _, rows = await operators.operators(world.ledger.engine)
+    assert {row.sequence for row in rows} == {2}
+
+
+async def test_a_heartbeat_without_a_database_is_told_so(world: World) -> None:
+    heartbeats = Heartbeats(world.ledger.engine)
+
+    def down(**_: Any) -> Any:
+        raise StoreDown("away")
+
+    heartbeats._engine = SimpleNamespace(transaction=down)  # type: ignore[assignment]
+    waiting = asyncio.ensure_future(heartbeats.hear(Beat(CLUSTER, "e", 2, alive_ms=1)))
+    await asyncio.sleep(0)
+    with pytest.raises(StoreDown):
+        await heartbeats.note()
+    with pytest.raises(StoreDown):
+        await waiting
+
+
+async def test_a_fault_in_a_heartbeat_is_named(world: World) -> None:
+    for changes, says in (
+        ({"alive_ms": 0}, "alive_ms"),
+        ({"epoch": ""}, "epoch"),
+        ({"sequence": 0}, "sequence"),
+    ):
+        reply = await beat(world, 1, **changes) if "sequence" not in changes else await beat(world, 0)
+        assert (reply.status, reply.body["reason"]) == (400, "Invalid")
+        assert says in reply.message
+
+
+async def test_the_last_word_of_a_cluster_is_remembered_as_long_as_it_has_addresses(world: World) -> None:
+    engine = world.ledger.engine
+    await world.post("a", address=A)
+    await world.post("plain", address=B, cluster="never-reported")
+    missing = [listed(f"s{number}", f"83.118.168.{number}") for number in range(20, 40)]
+    for epoch in ("first", "second"):
+        await report(world, 1, listed("a", A), *missing, epoch=epoch)
+        await world.listen(seconds=100)
+    world.advance(days=3)
+    await world.api.heartbeats.note()
+    await world.listen(seconds=100)
+    await world.sweep()
+    _, rows = await operators.operators(engine)
+    now, silent = await operators.silent(engine)
+    assert [(one.epoch, one.missing.count) for one in rows] == [("second", 0)], "one small row"
+    assert [(one.cluster_id, one.entries) for one in silent] == [(CLUSTER, 1)]
+    age = world.api.metrics.registry.get_sample_value("berth_clusters_silent_seconds") or 0
+    assert age == pytest.approx((now - silent[0].seen_at) / 1000, abs=60)
+    assert world.api.metrics.registry.get_sample_value("berth_clusters_silent") == 1
+    await report(world, 2, listed("a", A), epoch="second")
+    assert (await operators.silent(engine))[1] == [], "it is heard again"
+    await world.delete("a", address=A)
+    await world.listen(seconds=100)
+    assert (await operators.silent(engine))[1] == [], "it holds nothing"
+    await world.sweep()
+    world.advance(days=3)
+    await world.sweep()
+    assert (await operators.operators(engine))[1] == []
 
 
 async def test_a_late_report_takes_nothing_back(world: World) -> None:

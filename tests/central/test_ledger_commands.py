@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,13 +16,14 @@ from typing import Any
 import pytest
 import structlog
 from tests.central.faults.telling import report
-from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, World, running
+from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, World, request_body, running
 from tests.support.started import neighbour
 from typer.testing import CliRunner, Result
 
 from berth.central.zones import load_zones
 from berth.cli.ledger import app
 from berth.store import outbox
+from berth.store.engine import connect
 from berth.store.guard import ClockGuard
 from berth.store.sweep import Sweeper, Swept
 
@@ -325,13 +327,71 @@ async def test_the_clock_is_accepted_by_a_person(world: World, ledger: Run) -> N
 
 
 async def test_it_shows_who_speaks_for_a_cluster_and_that_it_is_frozen(world: World, ledger: Run) -> None:
-    await report(world, 1, epoch="original")
+    await world.post("x", address=A)
+    await report(world, 1, request_body("x", address=A), epoch="original")
     assert [one["state"] for one in ledger("operators", "--json").json] == ["living"]
-    await report(world, 4, epoch="copy")
+    await report(world, 4, request_body("x", address=A), epoch="copy")
     shown = ledger("operators")
     assert shown.code == 3
     assert "original" in shown.out
     assert "copy" in shown.out
+
+
+async def test_a_silent_clusters_addresses_are_released_by_a_person_and_come_back(
+    world: World, ledger: Run
+) -> None:
+    """Only while it is silent and after a question; retention, denial and time for an undo are kept; and who
+    is heard again keeps what it lists.
+    """
+    await world.post("short", address=A)
+    await world.post("long", address="83.118.168.11", retention=7)
+    await world.post("denies", address="83.118.168.12", deny=True)
+    await world.post("plain", address="83.118.168.13", cluster="never-reported")
+    items = [request_body("short", address=A), request_body("long", address="83.118.168.11", retention=7)]
+    await report(world, 1, *items, heartbeat_seconds=30)
+    assert ledger("operators", "--silent", "--json").json == []
+    refused = ledger("release-silent", "--cluster", CLUSTER, "--yes")
+    assert (refused.code, "not among the silent" in refused.err) == (1, True)
+    _make_silent(world)
+    shown = ledger("operators", "--silent", "--json").json
+    assert [(one["cluster_id"], one["entries"]) for one in shown] == [(CLUSTER, 3)]
+    assert CLUSTER in ledger("operators", "--silent").out
+    assert ledger("release-silent", "--cluster", CLUSTER, stdin="n\n").code == 1
+    assert (await world.entries(A))["short"].active
+    done = ledger("release-silent", "--cluster", CLUSTER, stdin="y\n")
+    assert (done.code, "2 entries expire" in done.out, "'denies'" in done.out) == (0, True, True)
+    now = world.clock.system_ms()
+    assert await _hours(world, A, now) == pytest.approx(24, abs=0.1)
+    assert await _hours(world, "83.118.168.11/32", now) == pytest.approx(7 * 24, abs=0.1)
+    assert (await world.entries("83.118.168.12/32"))["denies"].active
+    assert ledger("undo", "--cluster", CLUSTER).code == 0
+    assert (await world.entries(A))["short"].active
+    ledger("release-silent", "--cluster", CLUSTER, "--yes", "--grace-hours", "1")
+    assert await _hours(world, A, now) == pytest.approx(1, abs=0.1)
+    await report(world, 2, *items)
+    assert (await world.entries(A))["short"].active
+    assert (await world.entries("83.118.168.11/32"))["long"].active
+    assert "--grace-hours" in ledger("release-silent", "--cluster", CLUSTER, "--grace-hours", "-1").err
+
+
+def _make_silent(world: World) -> None:
+    """The commands have a clock of their own: not the time is moved, but what was heard."""
+    past = str(world.clock.system_ms() - 3_600_000)
+
+    async def move() -> None:
+        engine = await connect(world.database)
+        async with engine.transaction() as tx:
+            await tx.rows("UPDATE operators SET seen_at = $1, live_until = $1", int(past))
+        await engine.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, move()).result()
+
+
+async def _hours(world: World, address: str, now: int) -> float:
+    (entry,) = (await world.entries(address)).values()
+    assert entry.expires_at is not None
+    return (entry.expires_at - now) / 3_600_000
 
 
 async def test_netbox_is_compared_from_the_command_line(world: World, ledger: Run, tmp_path: Path) -> None:

@@ -87,7 +87,9 @@ def met(body: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
     if "calls" in body:
         return body | {"calls": [one | {"body": kept(one["body"]) | earlier} for one in body["calls"]]}
     if "cluster_id" in body:
-        listed = {"addresses": [kept(one) | earlier for one in body["addresses"]]} if "epoch" in body else {}
+        listed = (
+            {"addresses": [kept(one) | earlier for one in body["addresses"]]} if "addresses" in body else {}
+        )
         return body | {"cluster_id": earlier.get("service", body)["cluster_id"]} | listed
     return body | earlier
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,8 +27,10 @@ from berth.store import rows
 from berth.store.book import Rules
 from berth.store.engine import Clock, connect
 from berth.store.guard import ClockGuard, monotonic_ms
+from berth.store.heartbeats import Heartbeats
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
+from berth.store.operators import LISTENING_MS
 from berth.store.secrets import Pepper, load_pepper
 from berth.store.sweep import Sweeper, Swept
 
@@ -107,6 +110,13 @@ class World:
     def advance(self, *, days: float = 0, seconds: float = 0) -> None:
         self.clock.shift_ms += round(days * DAY_MS + seconds * 1000)
 
+    async def listen(self, seconds: float) -> None:
+        """Time passes, in which the server is there to hear whoever speaks."""
+        while seconds > 0:
+            self.advance(seconds=min(seconds, LISTENING_MS / 1000))
+            await self.api.heartbeats.note()
+            seconds -= LISTENING_MS / 1000
+
     async def entries(self, address: str) -> dict[str, Entry]:
         """The entries on an address, by service name."""
         bare = address.partition("/")[0]
@@ -157,11 +167,19 @@ async def running(database: str, pepper_file: Path, options: Options | None = No
         config = Config(zones, Tokens(options.tokens), options.identities)
         journal = options.journal or Journal()
         api = Api(ledger, config, options.limits, ApiMetrics(), journal, clock=options.seconds)
+        api.heartbeats = Heartbeats(engine, every_seconds=0.02)
+        beating = asyncio.create_task(api.heartbeats.run())
+        stack.push_async_callback(_ended, beating)
         url = await stack.enter_async_context(_listening(api))
         guard = ClockGuard(lambda: monotonic_ms() + clock.shift_ms, boot="test")
         session = await stack.enter_async_context(aiohttp.ClientSession())
         sweeper = Sweeper(ledger, guard, "test")
         yield World(url, api, ledger, clock, sweeper, session, database, pepper)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 @asynccontextmanager

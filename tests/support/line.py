@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-HEARTBEAT = "/v2/inventory"  # comes whenever it is time, so it has no number
+HEARTBEATS = ("/v2/inventory", "/v2/heartbeat")  # come whenever it is time, so they have no number
 BATCH = "/v2/batch"
 
 
@@ -63,7 +63,7 @@ class Line:
     session: aiohttp.ClientSession | None = field(default=None, repr=False)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path == HEARTBEAT:
+        if request.path in HEARTBEATS:
             return await self._forward(request)
         if self.each is not None and request.path == BATCH:
             return web.json_response({"message": "no such call"}, status=404)

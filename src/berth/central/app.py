@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +29,18 @@ from berth.central.zones import Zones
 from berth.errors import StoreDown
 from berth.leasing.holders import HolderReason
 from berth.store.clusters import Order, release_cluster
-from berth.store.inventory import Compared, compare
+from berth.store.heartbeats import Heartbeats
+from berth.store.inventory import Compared, Difference, beside, compare
 from berth.store.ledger import Ledger
 from berth.store.operators import Beat
-from berth.store.wishes import Refused, Register, Wish
+from berth.store.wishes import Answer, Granted, Refused, Register, Wish
 
 NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
+NO_PATH = "no such path; see /swagger/index.html"
+PROBES = ("/readyz", "/metrics")  # with a bucket of their own: who asks too much elsewhere must not stop them
+TOKEN_BYTES = 32 * 1024  # of a report that count as one request: about 100 registrations
+LARGE_BYTES = 64 * 1024  # what takes longer to parse is parsed beside the event loop
+SHOWN_LENGTH = 200  # of what a client may choose freely, in an event
 Handler = Callable[["Visit"], Awaitable[web.Response]]
 
 
@@ -81,7 +87,9 @@ class Api:
         self.metrics = metrics
         self.journal = journal
         self._limits = bounds
+        self.heartbeats = Heartbeats(ledger.engine)
         self._throttle = Throttle(bounds.rate_per_second, clock)
+        self._parsing = asyncio.Lock()  # of large reports: one at a time
         self._guesses = Guesses(bounds.wrong_secrets, clock)
         self._routes = self._table()
 
@@ -90,6 +98,7 @@ class Api:
         service: dict[str, Handler] = {"DELETE": self._delete_service}
         cluster: dict[str, Handler] = {"DELETE": self._delete_cluster}
         report: dict[str, Handler] = {"POST": self._post_inventory}
+        alive: dict[str, Handler] = {"POST": self._post_heartbeat}
         description: dict[str, Handler] = {"GET": self._description}
         return {
             "/": {"GET": self._front_page, **address, **service},
@@ -101,6 +110,8 @@ class Api:
             "/cluster": cluster,
             "/v2/inventory": report,
             "/inventory": report,
+            "/v2/heartbeat": alive,
+            "/heartbeat": alive,
             "/v2/batch": {"POST": self._post_batch},
             "/batch": {"POST": self._post_batch},
             "/swagger/index.html": {"GET": self._page},
@@ -128,7 +139,11 @@ class Api:
         input.
         """
         try:
-            handler = self._route(visit)
+            methods = self._routes.get(visit.request.path)
+            if methods is not None:
+                visit.route = visit.request.path
+            self._admit(visit)
+            handler = _handler(methods, visit.request.method)
             async with asyncio.timeout(self._limits.request_seconds) as visit.limit:
                 return await handler(visit), None
         except Refusal as refusal:
@@ -141,18 +156,12 @@ class Api:
             failure = Refusal(500, "internal error", "Internal")
         return answers.refused(failure), failure
 
-    def _route(self, visit: Visit) -> Handler:
-        methods = self._routes.get(visit.request.path)
-        if methods is None:
-            raise Refusal(404, "no such path; see /swagger/index.html", "NotFound")
-        visit.route = visit.request.path
-        method = visit.request.method
-        handler = methods.get("GET" if method == "HEAD" else method)
-        if handler is None:
-            refusal = Refusal(405, f"method not allowed; use {', '.join(methods)}", "MethodNotAllowed")
-            refusal.headers["Allow"] = ", ".join(methods)
-            raise refusal
-        return handler
+    def _admit(self, visit: Visit) -> None:
+        """Whatever is asked for counts, also what is not there; `/healthz` alone costs nothing."""
+        if visit.route in PROBES:
+            self._throttle.admit(f"{visit.source} probes")
+        elif visit.route != "/healthz":
+            self._throttle.admit(visit.source)
 
     # Addresses
 
@@ -169,7 +178,6 @@ class Api:
 
     async def _body(self, visit: Visit, most: int) -> bytes:
         """The body of somebody who may send one: nothing is read from, or told to, anybody else."""
-        self._throttle.admit(visit.source)
         if self.config.identities is not None:
             visit.caller = self.config.identities.caller(visit.request)
         return await self._read(visit, most)
@@ -190,12 +198,13 @@ class Api:
         target = wish.address or _guessed_at(wish)
         with self._guesses.trying(visit.source, target):
             answer = await self.ledger.submit(wish)
-        if not isinstance(answer, Refused):
+        if _is_wrong(answer):
+            self._guesses.wrong(visit.source, target)
+        elif not isinstance(answer, Refused) and not (isinstance(answer, Granted) and answer.missed):
             self._guesses.right(visit.source, target)
+        if not isinstance(answer, Refused):
             return answers.told(answer)
         self._tell_of(wish, answer)
-        if answer.reason == HolderReason.NO_MATCH:
-            self._guesses.wrong(visit.source, target)
         raise answers.translated(answer, wish.pool, call.table)
 
     async def _post_batch(self, visit: Visit) -> web.Response:
@@ -220,8 +229,7 @@ class Api:
     async def _delete_cluster(self, visit: Visit) -> web.Response:
         tokens = self.config.tokens
         if not tokens:
-            raise Refusal(404, "no such path; see /swagger/index.html", "NotFound")
-        self._throttle.admit(visit.source)
+            raise Refusal(404, NO_PATH, "NotFound")
         token = bearer(visit.request)
         if not tokens.fits(token):
             raise unauthorized("Invalid authentication token" if token else "Authorization required")
@@ -241,19 +249,38 @@ class Api:
     async def _post_inventory(self, visit: Visit) -> web.Response:
         """Nothing of this body is kept for the journal: it is the largest there is, and all secrets."""
         raw = await self._body(visit, self._limits.inventory_bytes)
-        sent = inventory.report(raw, self.config.zones)
+        self._throttle.charge(visit.source, len(raw) // TOKEN_BYTES)
+        sent = await self._parsed(raw)
         if visit.caller is not None:
             visit.caller.admit(sent.beat.cluster_id, *sent.zones)
-        for wish in sent.listed:
-            self._guesses.admit(visit.source, wish.address)
-        compared = await compare(self.ledger, sent.beat, sent.listed, trusted=visit.caller is not None)
+        held_back = self._guesses.paused(visit.source, (one.address for one in sent.listed))
+        listed = [one for one in sent.listed if one.address not in held_back] if held_back else sent.listed
+        trusted, newcomers = visit.caller is not None, self.heartbeats.newcomers
+        compared = await compare(self.ledger, sent.beat, listed, newcomers, trusted=trusted)
+        if held_back and compared.counted:
+            _leave_out(compared, [one for one in sent.listed if one.address in held_back])
         self._tell_of_inventory(visit, sent.beat, compared)
-        return answers.json(200, inventory.answer(sent.beat, sent.listed, compared))
+        shown = await beside(len(sent.listed), inventory.answer, sent.beat, sent.listed, compared)
+        return answers.json(200, shown)
+
+    async def _parsed(self, raw: bytes) -> inventory.Report:
+        if len(raw) <= LARGE_BYTES:
+            return inventory.report(raw, self.config.zones)
+        async with self._parsing:
+            return await asyncio.to_thread(inventory.report, raw, self.config.zones)
+
+    async def _post_heartbeat(self, visit: Visit) -> web.Response:
+        """Of an operator that has reported before, whose epoch only it and we know."""
+        beat = inventory.heartbeat(await self._body(visit, self._limits.body_bytes))
+        if visit.caller is not None:
+            visit.caller.admit(beat.cluster_id)
+        noted = await self.heartbeats.hear(beat)
+        body = {"message": "Heard" if noted.counted else "Report first", "cluster_id": beat.cluster_id}
+        return answers.json(200, {**body, "counted": noted.counted, "frozen": noted.frozen})
 
     def _tell_of_inventory(self, visit: Visit, beat: Beat, compared: Compared) -> None:
-        for one in compared.conflict:
-            if one.reason == HolderReason.NO_MATCH:
-                self._guesses.wrong(visit.source, one.address)
+        for address in compared.guessed:
+            self._guesses.wrong(visit.source, address)
         self.metrics.compared(compared)
         counts = {
             word: len(getattr(compared, word)) for word in ("adopted", "missing", "unknown", "conflict")
@@ -318,15 +345,23 @@ class Api:
         request = visit.request
         fields: dict[str, Any] = {
             "status": status,
-            "method": request.method,
-            "path": request.path,
+            "method": request.method[:10],
+            "path": request.path[:SHOWN_LENGTH],
             "ip": visit.source,
             "body": _shown(visit.raw),
         }
         timing = {"response_time": f"{seconds * 1000:.3f}ms", "response_time_ms": round(seconds * 1000, 3)}
-        self.journal.http({**fields, **timing, "user_agent": request.headers.get("User-Agent", "")})
+        agent = request.headers.get("User-Agent", "")[:SHOWN_LENGTH]
+        self.journal.http({**fields, **timing, "user_agent": agent})
         if failure is not None:
             self.journal.error({**fields, "error": failure.reason})
+
+
+def _leave_out(compared: Compared, held_back: Sequence[Register]) -> None:
+    """What was guessed at too often is not compared, whoever lists it; the rest of the report counts."""
+    which = {(one.address, one.entry.identity) for one in held_back}
+    compared.unknown = [one for one in compared.unknown if (one.address, one.who) not in which]
+    compared.conflict += [Difference(address or "", who, limits.TOO_MANY) for address, who in which]
 
 
 def unauthorized(message: str) -> Refusal:
@@ -350,6 +385,23 @@ def _shown(raw: bytes) -> dict[str, Any] | None:
 
 
 def _guessed_at(wish: Wish) -> str | None:
-    """Where no address is named, a replacement tries its secrets on all that the holder has."""
-    replaces = isinstance(wish, Register) and wish.new_secret is not None
-    return wish.entry.identity.key if replaces else None
+    """Where no address is named, a secret is tried on all that the holder has."""
+    return wish.entry.identity.key if isinstance(wish, Register) else None
+
+
+def _is_wrong(answer: Answer) -> bool:
+    """A secret that opened nothing of what it was tried on; also where it then got a fresh address."""
+    if isinstance(answer, Refused):
+        return answer.missed or answer.reason == HolderReason.NO_MATCH
+    return isinstance(answer, Granted) and answer.fresh and answer.missed
+
+
+def _handler(methods: Mapping[str, Handler] | None, method: str) -> Handler:
+    if methods is None:
+        raise Refusal(404, NO_PATH, "NotFound")
+    handler = methods.get("GET" if method == "HEAD" else method)
+    if handler is None:
+        refusal = Refusal(405, f"method not allowed; use {', '.join(methods)}", "MethodNotAllowed")
+        refusal.headers["Allow"] = ", ".join(methods)
+        raise refusal
+    return handler

@@ -68,6 +68,7 @@ class Inventory:
     asks: tuple[Ask, ...]  # each with its address
     heartbeat_seconds: int = 60
     leaving: bool = False
+    alive_ms: int = 0  # between two heartbeats; 0: none come between two reports
 
     def body(self) -> dict[str, Any]:
         return {
@@ -76,7 +77,26 @@ class Inventory:
             "sequence": self.sequence,
             "heartbeat_seconds": self.heartbeat_seconds,
             "leaving": self.leaving,
+            "alive_ms": self.alive_ms,
             "addresses": [ask.body() for ask in self.asks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Between two reports: the process is still there. It counts in one row with them."""
+
+    cluster_id: str
+    epoch: str
+    sequence: int
+    alive_ms: int
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "cluster_id": self.cluster_id,
+            "epoch": self.epoch,
+            "sequence": self.sequence,
+            "alive_ms": self.alive_ms,
         }
 
 
@@ -214,6 +234,15 @@ class ApiClient:
     async def report(self, inventory: Inventory) -> Compared:
         """Tell what this cluster lists; ApiRefused with status 404 from an API that has no such call."""
         return Compared.read(await self._send("POST", "/inventory", inventory.body()))
+
+    async def beat(self, heartbeat: Heartbeat) -> Compared:
+        """Whether it counted, and whether the cluster is frozen; ApiRefused with status 404 from an API that
+        has no such call.
+        """
+        answer = await self._send("POST", "/heartbeat", heartbeat.body())
+        if "counted" not in answer:
+            raise ApiRefused(404, "no such call")  # upstream answers every path, with a page
+        return Compared.read(answer)
 
     async def batch(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any] | ApiRefused]:
         """Several calls at once, as (method, body); ApiRefused with status 404 if there is no such call."""

@@ -19,6 +19,7 @@ ITEMS = 20_000
 SECRETS = 2
 SEQUENCES = range(1, 2**63)
 HEARTBEATS = range(1, 301)  # seconds between two reports
+ALIVE_MS = range(1, 100_001)  # between two heartbeats without a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,14 @@ def _refuse_guesses(listed: tuple[Register, ...]) -> None:
             raise Refusal(400, f"addresses[{at}]: more than {SECRETS} secrets for one address")
 
 
-def _beat(body: dict[str, Any]) -> Beat:
+def heartbeat(raw: bytes) -> Beat:
+    """The body of a heartbeat without a report."""
+    return _beat(bodies.parsed(raw), needs_alive=True)
+
+
+def _beat(body: dict[str, Any], *, needs_alive: bool = False) -> Beat:
     cluster, epoch = (bodies.typed(body, key, str, "") for key in ("cluster_id", "epoch"))
-    sequence = bodies.typed(body, "sequence", int, 0)
+    sequence, alive_ms = (bodies.typed(body, key, int, 0) for key in ("sequence", "alive_ms"))
     seconds = bodies.typed(body, "heartbeat_seconds", int, 60)
     leaving = bodies.typed(body, "leaving", bool, False)
     faults = [
@@ -66,9 +72,11 @@ def _beat(body: dict[str, Any]) -> Beat:
         faults.append("sequence must be a number from 1 on")
     if seconds not in HEARTBEATS:
         faults.append(f"heartbeat_seconds must be a number from 1 to {HEARTBEATS[-1]}")
+    if alive_ms not in ALIVE_MS and (alive_ms or needs_alive):
+        faults.append(f"alive_ms must be a number from {ALIVE_MS[0]} to {ALIVE_MS[-1]}")
     if faults:
         raise Refusal(400, "\n".join(faults))
-    return Beat(cluster, epoch, sequence, seconds * 1000, leaving)
+    return Beat(cluster, epoch, sequence, seconds * 1000, leaving, alive_ms)
 
 
 def _item(at: int, item: object, cluster_id: str, zones: Zones) -> Register:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -16,6 +16,8 @@ from berth.central.answers import Refusal
 AT_ONCE = 64  # who shares an address may come in a crowd, as long as none of them is wrong
 REMEMBERED = 10_000  # sources (or source and address pairs) kept in mind
 LONGEST_PAUSE = 60.0
+DEBT_SECONDS = 10.0  # the longest that one dear request makes the next ones wait
+TOO_MANY = "TooManyRequests"
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -47,7 +49,9 @@ async def _read(request: web.BaseRequest, most: int, seconds: float) -> bytes:
 
 
 class Throttle:
-    """A bucket of tokens per source; `rate` a second, twice that at once."""
+    """A bucket of tokens per source; `rate` a second, twice that at once. A request that turns out to be dear
+    is charged afterwards: it passes, and the next ones wait.
+    """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -57,12 +61,23 @@ class Throttle:
     def admit(self, source: str) -> None:
         if self._rate <= 0:
             return
-        now = self._clock()
-        tokens, since = self._buckets.get(source, (2 * self._rate + 1, now))
-        tokens = min(2 * self._rate + 1, tokens + (now - since) * self._rate)
-        _remember(self._buckets, source, (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now))
+        tokens = self._tokens(source)
         if tokens < 1:
+            self._keep(source, tokens)
             raise _slow_down((1 - tokens) / self._rate)
+        self._keep(source, tokens - 1)
+
+    def charge(self, source: str, tokens: float) -> None:
+        if self._rate > 0:
+            self._keep(source, max(self._tokens(source) - tokens, -DEBT_SECONDS * self._rate))
+
+    def _tokens(self, source: str) -> float:
+        most, now = 2 * self._rate + 1, self._clock()
+        tokens, since = self._buckets.get(source, (most, now))
+        return min(most, tokens + (now - since) * self._rate)
+
+    def _keep(self, source: str, tokens: float) -> None:
+        _remember(self._buckets, source, (tokens, self._clock()))
 
 
 class Guesses:
@@ -96,12 +111,21 @@ class Guesses:
                 del self._under_way[key]
 
     def admit(self, source: str, address: str | None) -> None:
+        if (pause := self.pause(source, address)) > 0:
+            raise _slow_down(pause)
+
+    def pause(self, source: str, address: str | None) -> float:
+        """Seconds until the next secret is compared."""
         if self._limit <= 0 or address is None:
-            return
+            return 0.0
         count, until = self._wrong.get((source, address), (0, 0.0))
-        now = self._clock()
-        if count >= self._limit and now < until:
-            raise _slow_down(until - now)
+        return max(0.0, until - self._clock()) if count >= self._limit else 0.0
+
+    def paused(self, source: str, addresses: Iterable[str | None]) -> frozenset[str | None]:
+        """Those for which no secret is compared now."""
+        if not self._wrong:
+            return frozenset()
+        return frozenset(address for address in addresses if self.pause(source, address))
 
     def wrong(self, source: str, address: str | None) -> None:
         if self._limit <= 0 or address is None:
@@ -123,6 +147,6 @@ def _remember(table: OrderedDict[K, V], key: K, value: V) -> None:
 
 
 def _slow_down(seconds: float) -> Refusal:
-    refusal = Refusal(429, "too many requests, slow down", "TooManyRequests")
+    refusal = Refusal(429, "too many requests, slow down", TOO_MANY)
     refusal.headers["Retry-After"] = str(max(1, round(seconds + 0.5)))
     return refusal

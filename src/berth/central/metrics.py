@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from berth.leasing.usage import Usage
 from berth.store.inventory import Compared
+from berth.store.operators import SilentCluster
 from berth.store.wishes import family_of, zone_of
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -39,6 +40,12 @@ class ApiMetrics:
             "berth_reload_refused",
             "Kinds of files that cannot be used as they are now; the old ones are.",
             (),
+        )
+        self._silent = self._gauge(
+            "berth_clusters_silent", "Clusters with addresses whose operator is not heard any more.", ()
+        )
+        self._silent_seconds = self._gauge(
+            "berth_clusters_silent_seconds", "How long the longest silent of them has not been heard.", ()
         )
         self._waiting = self._gauge("berth_api_waiting", "Requests that wait for the database.", ())
 
@@ -97,6 +104,11 @@ class ApiMetrics:
         """One report of an operator."""
         for kind in ("adopted", "missing", "unknown", "conflict"):
             self._inventories.labels(kind).inc(len(getattr(result, kind)))
+
+    def silent(self, now: int, clusters: Sequence[SilentCluster]) -> None:
+        """The oldest first."""
+        self._silent.set(len(clusters))
+        self._silent_seconds.set((now - clusters[0].seen_at) / 1000 if clusters else 0)
 
     def swept(self, seconds: float, freed: int, held_back: str) -> None:
         if held_back:

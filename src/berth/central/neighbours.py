@@ -41,7 +41,9 @@ class Neighbours:
         neighbours = cls(settings, metrics)
         if settings.splunk.enabled:
             splunk = settings.splunk
-            neighbours._spool = Spool(splunk.queue_file, splunk.queue_events, metrics.hec_dropped.inc)
+            neighbours._spool = Spool(
+                splunk.queue_file, splunk.queue_events, metrics.hec_dropped.inc, splunk.queue_bytes
+            )
             neighbours.journal = Journal(neighbours._spool.add)
         try:
             yield neighbours

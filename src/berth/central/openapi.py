@@ -25,6 +25,7 @@ def document() -> Json:
             "/service": {"delete": _delete_service()},
             "/cluster": {"delete": _delete_cluster()},
             "/inventory": {"post": _post_inventory()},
+            "/heartbeat": {"post": _post_heartbeat()},
             "/batch": {"post": _post_batch()},
         },
         "components": {
@@ -135,6 +136,25 @@ def _post_inventory() -> Json:
     }
 
 
+def _post_heartbeat() -> Json:
+    return {
+        "operationId": "heartbeat",
+        "summary": "Between two inventories: the operator is still there",
+        "requestBody": _body("Heartbeat"),
+        "responses": {
+            "200": _answer("Whether it counted", "HeartbeatAnswer"),
+            **_refusals(
+                {
+                    "400": "A fault in the request; the message names it",
+                    "401": "With identities switched on: no token, or a wrong one",
+                    "403": "The identity is bound to other clusters",
+                    "503": "The ledger cannot answer now",
+                }
+            ),
+        },
+    }
+
+
 def _refusals(meanings: dict[str, str]) -> Json:
     everywhere = {
         "408": "The body came too slowly",
@@ -179,6 +199,17 @@ def _schemas() -> Json:
         "BatchAnswer": _batch_answer(),
         "Inventory": _inventory(),
         "InventoryAnswer": _inventory_answer(),
+        "Heartbeat": _heartbeat(),
+        "HeartbeatAnswer": {
+            "type": "object",
+            "required": ["message", "cluster_id", "counted", "frozen"],
+            "properties": {
+                **message,
+                "cluster_id": {"type": "string"},
+                "counted": {"type": "boolean", "description": "False: send an inventory first"},
+                "frozen": {"type": "boolean", "description": "Two operators speak for this cluster"},
+            },
+        },
         "Difference": {
             "type": "object",
             "required": ["address", "service_name", "namespace_id", "reason"],
@@ -282,6 +313,23 @@ def _batch_answer() -> Json:
     }
 
 
+def _heartbeat() -> Json:
+    return {
+        "type": "object",
+        "required": ["cluster_id", "epoch", "sequence", "alive_ms"],
+        "properties": {
+            "cluster_id": _name("UID of the cluster's namespace kube-system"),
+            "epoch": _name("As in this process's inventories"),
+            "sequence": {"type": "integer", "minimum": 1, "description": "Counted with its inventories"},
+            "alive_ms": _alive_ms("When the next one will come", 1),
+        },
+    }
+
+
+def _alive_ms(meaning: str, least: int = 0) -> Json:
+    return {"type": "integer", "minimum": least, "maximum": 100_000, "description": meaning}
+
+
 def _inventory() -> Json:
     return {
         "type": "object",
@@ -295,13 +343,14 @@ def _inventory() -> Json:
                 "minimum": 1,
                 "maximum": 300,
                 "default": 60,
-                "description": "When the next report will come; silent for half as long again: gone",
+                "description": "When the next report comes; without heartbeats: gone after 1.5 times that",
             },
             "leaving": {
                 "type": "boolean",
                 "default": False,
                 "description": "The last report of this process; a successor need not wait",
             },
+            "alive_ms": _alive_ms("How often heartbeats come between two reports; 0: none do"),
             "addresses": {
                 "type": "array",
                 "maxItems": 20000,

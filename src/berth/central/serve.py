@@ -18,7 +18,7 @@ from berth.central.app import Api, Config
 from berth.central.identity import load_identities, load_tokens
 from berth.central.listen import address_of, bind, listening, tls_context
 from berth.central.metrics import ApiMetrics
-from berth.central.neighbours import Neighbours
+from berth.central.neighbours import Neighbours, for_good
 from berth.central.reload import Reloader, contents_of, files_of
 from berth.central.settings import ApiSettings, refuse_half
 from berth.central.sweep import sweep_forever
@@ -57,6 +57,7 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
+                tasks.create_task(for_good(api.heartbeats.run, api.journal)),
                 *(tasks.create_task(one) for one in work),
             ]
             async with listening(api, bound, settings.limits, context) as port:

@@ -52,6 +52,7 @@ class Splunk:
     source: str = "vitistack:ipam-api"
     queue_file: Path = Path("berth-splunk-queue.db")
     queue_events: int = 100_000
+    queue_bytes: int = 256 * 1024 * 1024
 
     @property
     def enabled(self) -> bool:

@@ -12,7 +12,7 @@ from berth.central.metrics import ApiMetrics
 from berth.errors import StoreDown
 from berth.store.counts import count_states
 from berth.store.engine import Engine
-from berth.store.operators import all_frozen
+from berth.store.operators import all_frozen, silent
 from berth.store.sweep import Sweeper, Swept
 
 CALLER = "central/sweep"
@@ -42,7 +42,9 @@ async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
     started = time.perf_counter()
     swept = await sweeper.sweep()
     metrics.swept(time.perf_counter() - started, swept.addresses, swept.held_back)
-    metrics.frozen.set(len(await all_frozen(sweeper.ledger.engine)))
+    engine = sweeper.ledger.engine
+    metrics.frozen.set(len(await all_frozen(engine)))
+    metrics.silent(*await silent(engine))
     return swept
 
 

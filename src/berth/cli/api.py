@@ -118,6 +118,9 @@ def api(
     splunk_queue_events: Annotated[
         int, typer.Option(envvar="BERTH_SPLUNK_QUEUE_EVENTS", help="How many it may keep.")
     ] = 100_000,
+    splunk_queue_bytes: Annotated[
+        int, typer.Option(envvar="BERTH_SPLUNK_QUEUE_BYTES", help="How large these may be together.")
+    ] = 256 * 1024 * 1024,
     netbox_url: Annotated[str, typer.Option(envvar="BERTH_NETBOX_URL", help="Mirror addresses there.")] = "",
     netbox_token_file: Annotated[
         Path | None, typer.Option(envvar="BERTH_NETBOX_TOKEN_FILE", help="Token for NetBox.")
@@ -160,6 +163,7 @@ def api(
             splunk_index,
             queue_file=splunk_queue,
             queue_events=splunk_queue_events,
+            queue_bytes=int(_positive(splunk_queue_bytes, "--splunk-queue-bytes")),
         ),
         netbox=Netbox(netbox_url, netbox_token_file, netbox_tag),
     )

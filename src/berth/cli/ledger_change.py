@@ -16,11 +16,13 @@ from berth.store import marks
 from berth.store.clusters import Order, release_cluster, release_entry, undo
 from berth.store.guard import accepted
 from berth.store.hosts import masked
+from berth.store.operators import silent
 from berth.store.repair import NOT_FOUND, replace_secret
 from berth.store.secrets import Secret
 from berth.store.sweep import CLOCK
 
 app = typer.Typer()
+MOST_HOURS = 30 * 24
 
 
 @app.command("delete-service")
@@ -80,6 +82,43 @@ def delete_cluster(
             name = row.entry.identity.service_name
             typer.echo(f"Skipped service '{name}' on address '{masked(row.address)}': it denies clean-up")
         typer.echo(f"Expiration set for addresses with cluster ID: {cluster}")
+
+    work(context, end)
+
+
+@app.command("release-silent")
+def release_silent(
+    context: typer.Context,
+    cluster: Annotated[str, typer.Option(help="Cluster id, as `operators --silent` shows it.")] = "",
+    grace_hours: Annotated[
+        float, typer.Option(help="Time for an undo: nothing is freed earlier, whatever its retention.")
+    ] = 24.0,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Release the addresses of a cluster that fell silent; each is kept for its retention, and those that
+    deny external clean-up stay. If the cluster is heard again before they are freed, it keeps what it lists.
+    """
+    required(cluster=cluster)
+
+    async def end(place: Place) -> None:
+        if not 0 <= grace_hours <= MOST_HOURS:
+            raise UserError(f"--grace-hours must be a number from 0 to {MOST_HOURS}.")
+        async with place.engine() as engine:
+            one = next((one for one in (await silent(engine))[1] if one.cluster_id == cluster), None)
+            if one is None:
+                raise UserError(f"{cluster} is not among the silent clusters; see `operators --silent`.")
+            last = tables.time_text(one.seen_at)
+            typer.echo(f"Cluster {cluster} was last heard at {last} and has {one.entries} entries in use.")
+            if not yes:
+                typer.confirm("Release them?", abort=True)
+            order = Order(cluster, "silent", grace_ms=round(grace_hours * 3_600_000))
+            done = await release_cluster(engine, order)
+        if done.speaking:
+            raise UserError(f"{cluster} is heard again; nothing was released.")
+        for row in done.skipped:
+            name = row.entry.identity.service_name
+            typer.echo(f"Skipped service '{name}' on address '{masked(row.address)}': it denies clean-up")
+        typer.echo(f"Released: {done.expired} entries expire; until then `undo --cluster {cluster}` helps.")
 
     work(context, end)
 

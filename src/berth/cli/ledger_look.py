@@ -140,11 +140,24 @@ def zones(
 
 
 @app.command("operators")
-def show_operators(context: typer.Context, json: Json = False) -> None:
+def show_operators(
+    context: typer.Context,
+    silent: Annotated[
+        bool,
+        typer.Option(
+            "--silent", help="Clusters with addresses for which nobody speaks any more, oldest first."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show which operators speak for which cluster. Two that live freeze it. Exit code 3 if one is frozen."""
 
     async def show(place: Place) -> None:
         async with place.engine() as engine:
+            if silent:
+                now, clusters = await operators.silent(engine)
+                tables.print_silent(clusters, now, as_json=json)
+                return
             now, heard = await operators.operators(engine)
             frozen = await operators.all_frozen(engine)
         tables.print_operators(heard, now, as_json=json)

@@ -13,7 +13,7 @@ from berth.leasing.holders import Entry
 from berth.leasing.usage import Usage
 from berth.store.hosts import masked
 from berth.store.looking import Record
-from berth.store.operators import Operator
+from berth.store.operators import Operator, SilentCluster
 from berth.store.rows import Event
 from berth.store.wishes import family_of, zone_of
 
@@ -147,7 +147,7 @@ def print_operators(operators: Iterable[Operator], now: int, *, as_json: bool) -
             "reports": one.sequence,
             "first_at": time_text(one.first_at),
             "seen_at": time_text(one.seen_at),
-            "missing": len(one.missing),
+            "missing": one.missing.count,
         }
         for one in operators
     ]
@@ -155,4 +155,21 @@ def print_operators(operators: Iterable[Operator], now: int, *, as_json: bool) -
         print_json(rows)
         return
     columns = ("CLUSTER", "EPOCH", "STATE", "REPORTS", "FIRST", "LAST", "MISSING")
+    print_table(columns, ([str(value) for value in row.values()] for row in rows))
+
+
+def print_silent(clusters: Iterable[SilentCluster], now: int, *, as_json: bool) -> None:
+    rows = [
+        {
+            "cluster_id": one.cluster_id,
+            "seen_at": time_text(one.seen_at),
+            "silent_seconds": (now - one.seen_at) // 1000,
+            "entries": one.entries,
+        }
+        for one in clusters
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("CLUSTER", "LAST", "SILENT SECONDS", "ENTRIES")
     print_table(columns, ([str(value) for value in row.values()] for row in rows))

@@ -61,7 +61,7 @@ class Entry:
     uid: str = ""  # of the object behind the holder, where the client tells it
     expires_at: int | None = None
     pending: bool = False
-    marked_by: str = ""  # who set expires_at: service, cluster, ror, cli
+    marked_by: str = ""  # who set expires_at: service, cluster, ror, cli, silent
     expires_before: int | None = None  # what an undo puts back
 
     def lives(self, now: int) -> bool:

@@ -106,9 +106,16 @@ class Book:
     # Deciding
 
     def settle(self, wish: Wish) -> Answer:
-        if isinstance(wish, Register):
-            return self._register(wish)
-        return self._release(wish)
+        if isinstance(wish, Release):
+            return self._release(wish)
+        missed = wish.address is None and self._misses(wish)
+        answer = self._register(wish)
+        return replace(answer, missed=True) if missed and not isinstance(answer, Released) else answer
+
+    def _misses(self, wish: Register) -> bool:
+        """Whether the holder has something here that its secret does not open."""
+        mine = (self.stored.get(address) for address in self._addresses_of(wish))
+        return any(one and one.pool == wish.pool and not self._opens(wish, one) for one in mine)
 
     def _register(self, wish: Register) -> Answer:
         address = wish.address or self._already_on(wish)

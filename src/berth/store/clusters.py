@@ -17,7 +17,7 @@ from berth.store.engine import Engine, Locked, Transaction
 from berth.store.rows import Event, HolderRow
 
 HOUR_MS = 3600 * 1000
-NOT_ITS_HOLDER = frozenset({"cluster", "ror", "cli"})  # whose releases can be undone
+NOT_ITS_HOLDER = frozenset({"cluster", "ror", "cli", "silent"})  # whose releases can be undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class ClusterRelease:
     found: int = 0
     repeated: bool = False  # the event was seen before: nothing was done
     frozen: bool = False  # two operators speak for the cluster: nothing was done
+    speaking: bool = False  # it is not silent: nothing was done
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Order:
     """Release everything of one cluster."""
 
     cluster_id: str
-    by: str  # cluster, ror or cli
+    by: str  # cluster, ror, cli or silent: the last only while no operator of the cluster is heard
     event_id: str = ""  # of the message that asked for it; the same id never counts twice
     at_once: bool = False  # an administrator may set retention aside …
     include_denied: bool = False  # … and the deny flag
@@ -59,6 +60,8 @@ async def release_cluster(engine: Engine, order: Order) -> ClusterRelease:
         # An administrator knows better; and what ROR marks, a living operator's report takes back.
         if order.by == "cluster" and await operators.frozen(tx, [order.cluster_id], now):
             return ClusterRelease(frozen=True)
+        if order.by == "silent" and await operators.speaking(tx, order.cluster_id, now):
+            return ClusterRelease(speaking=True)
         there = await rows.holders_by(tx, "cluster_id", [order.cluster_id])
         skipped = tuple(row for row in there if row.entry.deny and not order.include_denied)
         open_ = [row for row in there if order.include_denied or not row.entry.deny]

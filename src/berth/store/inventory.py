@@ -4,27 +4,34 @@
     unknown   in the ledger, not listed      reported; a person, or the operator itself, decides
     conflict  listed, but another's here     reported; a held address is never moved
 
-Nothing is ever released here. A report may keep alive what ROR said was gone, but not what the holder itself
-gave back: the report may have been on its way when that happened. For the same reason one report alone
-adopts nothing, and an operator's last words change nothing at all: they repeat an earlier list, and it may
-be leaving because its cluster is taken down.
+Nothing is ever released here. A report may keep alive what ROR, or a person who saw a silent cluster, said
+was gone, but not what the holder itself gave back: the report may have been on its way when that happened.
+For the same reason one report alone adopts nothing, and an operator's last words change nothing at all: they
+repeat an earlier list, and it may be leaving because its cluster is taken down.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from berth.leasing.holders import HolderReason, Identity
-from berth.store import operators, rows
+from berth.store import operators
+from berth.store.engine import Row
 from berth.store.ledger import Ledger
+from berth.store.newcomers import Newcomers
 from berth.store.operators import Beat
 from berth.store.rows import AddressRow, HolderRow
 from berth.store.secrets import Pepper
+from berth.store.sighting import Sighting
+from berth.store.statement import ADDRESS, HOLDER
 from berth.store.wishes import Granted, Register
 
 PORTION = 500  # items between which other requests get their turn
+T = TypeVar("T")
+TAKEN_BACK = ("ror", "silent")  # whose marks say no more than: the cluster seems to be gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class Compared:
     missing: list[Difference] = field(default_factory=list)
     unknown: list[Difference] = field(default_factory=list)
     conflict: list[Difference] = field(default_factory=list)
+    guessed: list[str] = field(default_factory=list)  # addresses that a listed secret did not open; not told
 
 
 @dataclass(slots=True)
@@ -52,10 +60,33 @@ class _Picture:
 
     stored: dict[str, AddressRow] = field(default_factory=dict)
     entries: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
-    opened: bool = False  # at least one secret was right
+    own: frozenset[str] = frozenset()  # addresses on which the cluster has entries
+    opened: bool = False  # at least one of those, by the right secret
     absent: list[Register] = field(default_factory=list)
     recall: list[Register] = field(default_factory=list)
     conflict: list[Difference] = field(default_factory=list)
+    unknown: list[Difference] = field(default_factory=list)
+    guessed: list[str] = field(default_factory=list)
+    right: set[str] = field(default_factory=set)  # opened, if not by the first secret of two
+    missing: Sighting = field(default_factory=Sighting)
+
+    @classmethod
+    def drawn(
+        cls, own: Sequence[Row], stored: Sequence[Row], listed: Sequence[Register], pepper: Pepper
+    ) -> _Picture:
+        """From the rows of the cluster's entries, and of the addresses that are listed."""
+        holders = [HolderRow.read(row) for row in own]
+        picture = cls(
+            {row.address: row for row in map(AddressRow.read, stored)},
+            {(row.address, row.entry.identity.key): row for row in holders},
+            frozenset(row.address for row in holders),
+        )
+        for wish in listed:
+            picture.compare(wish, pepper)
+        picture.guessed = [address for address in picture.guessed if address not in picture.right]
+        picture.unknown = _unknown(holders, listed)
+        picture.missing = Sighting.of(map(_mark, picture.absent))
+        return picture
 
     def compare(self, wish: Register, pepper: Pepper) -> None:
         assert wish.address is not None, "a report lists addresses"
@@ -65,15 +96,17 @@ class _Picture:
             self.absent.append(wish)
         elif stored.pool != wish.pool or not opens:
             self.conflict.append(_difference(wish, HolderReason.NO_MATCH))
+            self.guessed.append(wish.address)
         else:
-            self.opened = True
+            self.right.add(stored.address)
+            self.opened = self.opened or stored.address in self.own
             self._compare_entry(wish, self.entries.get((stored.address, wish.entry.identity.key)))
 
     def _compare_entry(self, wish: Register, there: HolderRow | None) -> None:
         if there is None:
             self.absent.append(wish)
-        elif there.entry.marked_by == "ror":
-            self.recall.append(replace(wish, only_marked_by="ror"))
+        elif there.entry.marked_by in TAKEN_BACK:
+            self.recall.append(replace(wish, only_marked_by=there.entry.marked_by))
         elif not there.entry.active and not there.entry.pending:
             self.conflict.append(_difference(wish, "Expiring"))
 
@@ -83,70 +116,95 @@ def _difference(wish: Register, reason: str = "") -> Difference:
 
 
 def _mark(wish: Register) -> str:
-    """Names one listed item in the row that outlives the report."""
+    """Names one listed item, where the report is remembered."""
     return f"{wish.address} {wish.entry.identity.key}"
 
 
-async def compare(ledger: Ledger, beat: Beat, listed: Sequence[Register], *, trusted: bool) -> Compared:
+async def compare(
+    ledger: Ledger, beat: Beat, listed: Sequence[Register], newcomers: Newcomers, *, trusted: bool
+) -> Compared:
     """`trusted`: the caller has proved elsewhere that it may speak for this cluster. Otherwise a secret
-    has to open something, or the cluster has nothing here: else the report tells nothing and counts for
-    nothing, but for the last words of a process that was heard before and has nothing to list now.
+    has to open an address on which the cluster has an entry, or the cluster has nothing here: else the report
+    tells nothing and counts for nothing, but for the last words of a process that was heard before and has
+    nothing to list now.
     """
-    picture, own = await _picture(ledger, beat.cluster_id, listed)
-    result = Compared(conflict=picture.conflict)
-    proved = trusted or picture.opened or not own
-    result.counted = proved or (beat.leaving and await operators.has_spoken(ledger.engine, beat))
-    confirmed = await _heard(ledger, beat, picture.absent, result) if result.counted else None
-    acts = confirmed is not None and not beat.leaving
-    seen_twice = confirmed if confirmed is not None and acts and not result.frozen else frozenset()
-    adopting = [wish for wish in picture.absent if _mark(wish) in seen_twice]
-    refused = await _submit(ledger, adopting, result) if adopting else {}
-    if acts and picture.recall:
-        await asyncio.gather(*(ledger.submit(wish) for wish in picture.recall))
-    done = {(one.address, one.who) for one in result.adopted}
-    result.missing = [
-        _difference(wish, refused.get(_mark(wish), ""))
-        for wish in picture.absent
-        if (wish.address, wish.entry.identity) not in done
-    ]
-    if proved:
-        result.unknown = _unknown(own, listed)
+    picture = await _picture(ledger, beat.cluster_id, listed)
+    result = Compared(guessed=picture.guessed)
+    if not (trusted or picture.opened or not picture.own):
+        if beat.leaving and (newcomers.know(beat) or await operators.has_spoken(ledger.engine, beat)):
+            result.counted = True
+            await _heard(ledger, beat, picture.missing, result)
+        return result
+    result.counted, result.conflict, result.unknown = True, picture.conflict, picture.unknown
+    if picture.own:
+        newcomers.forget(beat)
+        before = await _heard(ledger, beat, picture.missing, result)
+    else:
+        before = newcomers.heard(beat, picture.missing)
+    refused: dict[str, str] = {}
+    if before is not None and not beat.leaving:
+        refused = await _take_back(ledger, picture, before, result)
+    if result.adopted and not picture.own:  # from now on it has something to lose
+        newcomers.forget(beat)
+        await _heard(ledger, beat, picture.missing, result)
+    result.missing = await beside(len(picture.absent), _missing, picture.absent, result.adopted, refused)
     return result
 
 
-async def _picture(
-    ledger: Ledger, cluster_id: str, listed: Sequence[Register]
-) -> tuple[_Picture, list[HolderRow]]:
-    picture = _Picture()
+def _missing(
+    absent: Iterable[Register], adopted: Iterable[Difference], refused: Mapping[str, str]
+) -> list[Difference]:
+    done = {(one.address, one.who) for one in adopted}
+    return [
+        _difference(wish, refused.get(_mark(wish), ""))
+        for wish in absent
+        if (wish.address, wish.entry.identity) not in done
+    ]
+
+
+async def beside(items: int, function: Callable[..., T], *args: Any) -> T:
+    """What takes long for so many items is done in a thread, so that other requests get their turn."""
+    return function(*args) if items <= PORTION else await asyncio.to_thread(function, *args)
+
+
+async def _picture(ledger: Ledger, cluster_id: str, listed: Sequence[Register]) -> _Picture:
     async with ledger.engine.snapshot() as tx:
-        own = await rows.holders_by(tx, "cluster_id", [cluster_id])
+        own = await tx.rows(f"SELECT {HOLDER} FROM holders WHERE cluster_id = ANY($1)", [cluster_id])
         named = sorted({wish.address for wish in listed if wish.address})
-        picture.stored = {row.address: row for row in await rows.addresses(tx, named)}
-    picture.entries = {(row.address, row.entry.identity.key): row for row in own}
-    for at, wish in enumerate(listed, 1):
-        picture.compare(wish, ledger.rules.pepper)
-        if at % PORTION == 0:
-            await asyncio.sleep(0)
-    return picture, own
+        stored = await tx.rows(f"SELECT {ADDRESS} FROM addresses WHERE address = ANY($1)", named)
+    return await beside(len(own) + len(listed), _Picture.drawn, own, stored, listed, ledger.rules.pepper)
 
 
-async def _heard(
-    ledger: Ledger, beat: Beat, absent: Iterable[Register], result: Compared
-) -> frozenset[str] | None:
+async def _heard(ledger: Ledger, beat: Beat, missing: Sighting, result: Compared) -> Sighting | None:
     async with ledger.engine.transaction() as tx:
-        confirmed = await operators.heard(tx, beat, map(_mark, absent))
+        before = await operators.heard(tx, beat, missing)
         result.frozen = bool(await operators.frozen(tx, [beat.cluster_id], await tx.now()))
-    return confirmed
+    return before
+
+
+async def _take_back(ledger: Ledger, picture: _Picture, before: Sighting, result: Compared) -> dict[str, str]:
+    """What was missing twice comes back, and what was marked because the cluster seemed to be gone. Returns
+    the reasons of those that were refused.
+    """
+    twice = [wish for wish in picture.absent if picture.missing.confirms(before, _mark(wish))]
+    refused = {} if result.frozen else await _submit(ledger, twice, result)
+    for at in range(0, len(picture.recall), PORTION):
+        await asyncio.gather(*map(ledger.submit, picture.recall[at : at + PORTION]))
+    return refused
 
 
 async def _submit(ledger: Ledger, wishes: Sequence[Register], result: Compared) -> dict[str, str]:
-    """Register what is missing as any POST would; returns the reasons of those that were refused."""
+    """Register what is missing as any POST would, some at a time; returns the reasons of those that were
+    refused.
+    """
     refused = {}
-    for wish, answer in zip(wishes, await asyncio.gather(*map(ledger.submit, wishes)), strict=True):
-        if isinstance(answer, Granted):
-            result.adopted.append(_difference(wish))
-        else:
-            refused[_mark(wish)] = getattr(answer, "reason", "")
+    for at in range(0, len(wishes), PORTION):
+        some = wishes[at : at + PORTION]
+        for wish, answer in zip(some, await asyncio.gather(*map(ledger.submit, some)), strict=True):
+            if isinstance(answer, Granted):
+                result.adopted.append(_difference(wish))
+            else:
+                refused[_mark(wish)] = getattr(answer, "reason", "")
     return refused
 
 

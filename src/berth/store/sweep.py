@@ -105,7 +105,7 @@ class Sweeper:
             now = await tx.now()
             before = now - self.history_ms
             await tx.rows(PRUNE_SEEN, before)
-            await tx.rows(operators.PRUNE, now - DAY_MS)
+            await operators.prune(tx, now - DAY_MS)
         while await self._prune_history(before) == PORTION:
             pass
 

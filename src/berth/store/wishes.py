@@ -14,14 +14,18 @@ class Refused:
 
     reason: str
     message: str = ""
+    missed: bool = False  # as for Granted
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The holder is on this address; `fresh` when the address was free before."""
+    """The holder is on this address; `fresh` when the address was free before. `missed`: no address was
+    named, and the secret opens not all that the holder has in this pool.
+    """
 
     address: str
     fresh: bool
+    missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,9 +164,9 @@ async def _one_falls_silent(world: World, replica: World, both: tuple[dict[str, 
     for address in (A, B):
         assert all(entry.active for entry in (await world.entries(address)).values())
     for one in (world, replica):
-        one.advance(seconds=80)  # the copy goes on, the original is silent …
+        await one.listen(seconds=80)  # the copy goes on, the original is silent …
     await report(world, 2, *both, epoch="copy")
     assert (await replica.delete("a", address=A)).status == 409
     for one in (world, replica):
-        one.advance(seconds=20)  # … for one and a half heartbeats
+        await one.listen(seconds=20)  # … for one and a half heartbeats
     assert (await replica.delete("a", address=A)).status == 200

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from berth.central.client import Compared, Inventory
+from berth.central.client import Compared, Heartbeat, Inventory
 from berth.control.cache import Cache
 from berth.dialects.vitistack.filing import Filed
 from berth.dialects.vitistack.inventory import Inventories
@@ -22,28 +23,41 @@ class Api:
     def __init__(self, *answers: Compared | ApiRefused) -> None:
         self.answers = list(answers)
         self.heard: list[bool] = []  # whether it said that it leaves
+        self.reports: list[Inventory] = []
+        self.beats: list[Heartbeat] = []
+        self.noted: list[Compared | ApiRefused] = [Compared(True, False)]  # answers to heartbeats, in turn
         self.enough = asyncio.Event()
 
     async def report(self, inventory: Inventory) -> Compared:
         self.heard.append(inventory.leaving)
+        self.reports.append(inventory)
         if len(self.heard) == ENOUGH:
             self.enough.set()
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, ApiRefused):
-            raise answer
-        return answer
+        return _next(self.answers)
+
+    async def beat(self, heartbeat: Heartbeat) -> Compared:
+        self.beats.append(heartbeat)
+        return _next(self.noted)
 
 
-async def told(api: Api) -> Inventories:
+def _next(answers: list[Compared | ApiRefused]) -> Compared:
+    answer = answers.pop(0) if len(answers) > 1 else answers[0]
+    if isinstance(answer, ApiRefused):
+        raise answer
+    return answer
+
+
+async def told(api: Api, seconds: float = 0.001, thawed: Callable[[], None] | None = None) -> Inventories:
     async def cluster_id() -> str:
         return "c"
 
     parts: Any = SimpleNamespace(
-        settings=SimpleNamespace(api_url="http://127.0.0.1:1", vitistack_heartbeat_seconds=0.001),
+        settings=SimpleNamespace(api_url="http://127.0.0.1:1", vitistack_heartbeat_seconds=seconds),
         places=SimpleNamespace(cluster_id=cluster_id),
     )
     client: Any = api
     inventories = Inventories(parts, Filed(Cache()), client, Metrics())
+    inventories.thawed = thawed or inventories.thawed
     running = asyncio.create_task(inventories.run())
     async with asyncio.timeout(10):
         await api.enough.wait()
@@ -62,3 +76,34 @@ async def test_one_answer_of_a_proxy_does_not_silence_it() -> None:
 
 async def test_an_api_that_knows_no_reports_keeps_nothing_back() -> None:
     assert (await told(Api(ApiRefused(404, "no such call")))).heard
+
+
+async def test_between_two_reports_it_says_that_it_is_there() -> None:
+    api = Api(Compared(True, False))
+    await told(api, seconds=0.35)
+    assert {one.alive_ms for one in (*api.reports, *api.beats)} == {117}
+    assert len(api.beats) >= ENOUGH
+    numbers = [one.sequence for one in (*api.reports, *api.beats)]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
+
+
+async def test_a_heartbeat_nobody_knows_is_followed_by_a_report() -> None:
+    api = Api(Compared(True, False))
+    api.noted = [Compared(False, False)]
+    await told(api, seconds=0.6)
+    assert len(api.beats) >= ENOUGH - 1
+
+
+async def test_an_api_without_heartbeats_is_promised_none() -> None:
+    """A report that announced them is followed at once by one that does not."""
+    api = Api(Compared(True, False))
+    api.noted = [ApiRefused(404, "no such call")]
+    await told(api, seconds=0.35)
+    assert [one.alive_ms for one in api.reports[:3]] == [117, 0, 0]
+
+
+async def test_when_the_other_one_is_silent_what_waits_is_looked_at() -> None:
+    api, calls = Api(Compared(True, True), Compared(True, False)), []
+    api.noted = [Compared(True, True), Compared(True, False)]
+    await told(api, seconds=0.35, thawed=lambda: calls.append(len(api.beats)))
+    assert calls == [2]

@@ -1,6 +1,7 @@
 """The leader's heartbeat: all addresses that live Services list, told to the IPAM-API under an epoch of this
-process. What the ledger lost comes back that way; and as long as two operators speak for one cluster id, one
-of them is a copy, so the IPAM-API releases nothing of it.
+process, and between two such reports every few seconds only that it is still there. What the ledger lost
+comes back that way; and as long as two operators speak for one cluster id, one of them is a copy, so the
+IPAM-API releases nothing of it. After a crash a successor looks like one, until the heartbeats are missed.
 
 Nothing is released before the first report was heard: a copy is noticed before it can do harm. Upstream's
 IPAM-API has no such call; then there is nothing to wait for.
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from berth import log
-from berth.central.client import ApiClient, Ask, Compared, Inventory
+from berth.central.client import ApiClient, Ask, Compared, Heartbeat, Inventory
 from berth.dialects.vitistack.filing import Filed
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
@@ -28,6 +30,7 @@ Object = dict[str, Any]
 UNKNOWN_CALL = (404, 405)
 AGAIN_SECONDS = 2.0
 LEAVING_SECONDS = 1.0
+ALIVE_SECONDS = 10.0  # between two heartbeats
 MOST = 20_000  # addresses in one report
 PORTION = 200  # of them between which others get their turn
 LISTS = ("adopted", "missing", "unknown", "conflict")
@@ -45,7 +48,10 @@ class Inventories:
         self._sequence = 0
         self._copies: dict[str, Secret] = {}  # of users' Secrets, by record: not read anew for each report
         self._asks: list[Ask] = []  # of the last report
+        self._beats = True  # whether the other side knows heartbeats without a report
+        self._frozen = False
         self.heard = False  # releases may begin
+        self.thawed: Callable[[], None] = _nothing  # called when what was refused may be released
         self.failure: ApiError | None = None  # why it was not heard yet
         self._cause = ""  # of the failure that was told last
 
@@ -62,14 +68,53 @@ class Inventories:
 
     async def _tell_for_ever(self) -> None:
         while True:
-            await self._tell()
-            await asyncio.sleep(self._seconds if self.heard else AGAIN_SECONDS)
+            counted = await self._tell()
+            if not self.heard:
+                await asyncio.sleep(AGAIN_SECONDS)
+            elif counted:
+                await self._stay()
+            else:
+                await asyncio.sleep(self._seconds)
+
+    async def _stay(self) -> None:
+        """Say that we are there until the next report is due, or asked for."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._seconds
+        while (left := ends_at - loop.time()) > 0:
+            pause = min(AGAIN_SECONDS, self._alive_seconds) if self._frozen else self._alive_seconds
+            await asyncio.sleep(min(left, pause))
+            if loop.time() < ends_at and not await self._beat():
+                return
+
+    async def _beat(self) -> bool:
+        """False: it takes a report instead."""
+        self._sequence += 1
+        alive_ms = round(self._alive_seconds * 1000)
+        try:
+            cluster_id = await self._parts.places.cluster_id()
+            noted = await self._api.beat(Heartbeat(cluster_id, self._epoch, self._sequence, alive_ms))
+        except ApiRefused as no:
+            if no.status not in UNKNOWN_CALL:
+                return True
+            knew, self._beats = self._beats, False
+            return not knew  # the last report has promised what nobody hears
+        except (ApiError, KubeError, No):
+            return True
+        self._beats = True
+        if noted.counted:
+            self._freeze(noted.frozen)
+        return noted.counted
+
+    @property
+    def _alive_seconds(self) -> float:
+        return min(ALIVE_SECONDS, max(0.1, self._seconds / 3))
 
     @property
     def _seconds(self) -> float:
         return self._parts.settings.vitistack_heartbeat_seconds
 
-    async def _tell(self) -> None:
+    async def _tell(self) -> bool:
+        """Whether it counted."""
         try:
             compared = await self._report()
         except ApiRefused as no:
@@ -84,6 +129,8 @@ class Inventories:
             self._cause = ""
             self.heard = True
             self._note(compared)
+            return compared.counted
+        return False
 
     def _complain(self, event: str, cause: str) -> None:
         """Once: it may last."""
@@ -100,7 +147,10 @@ class Inventories:
         cluster_id = await self._parts.places.cluster_id()
         if len(asks) > MOST:
             _log.error("inventory is too long, its end is not told", addresses=len(asks), most=MOST)
-        report = Inventory(cluster_id, self._epoch, self._sequence, tuple(asks[:MOST]), beat, leaving)
+        alive_ms = round(self._alive_seconds * 1000) if self._beats else 0
+        report = Inventory(
+            cluster_id, self._epoch, self._sequence, tuple(asks[:MOST]), beat, leaving, alive_ms
+        )
         return await self._api.report(report)
 
     async def _listed(self) -> list[Ask]:
@@ -118,10 +168,10 @@ class Inventories:
         return [
             record
             for record in self._filed
-            if record.confirmed and not record.released and not record.replaced and self._is_listed(record)
+            if record.confirmed and not record.released and not record.replaced and self.is_listed(record)
         ]
 
-    def _is_listed(self, record: Record) -> bool:
+    def is_listed(self, record: Record) -> bool:
         listing = self._parts.neighbours.listing(record.address)
         return any(one["metadata"]["uid"] == record.uid for one in listing)
 
@@ -145,6 +195,19 @@ class Inventories:
                 _log.warning("inventory differs", kind=kind, count=len(found), addresses=shown)
         if compared.conflict:
             self._copies.clear()  # a secret may have been replaced meanwhile
-        self._metrics.frozen(compared.frozen)
-        if compared.frozen:
+        if not compared.counted:
+            _log.warning("inventory does not count: no secret of ours opens an address of this cluster")
+        self._freeze(compared.frozen)
+
+    def _freeze(self, frozen: bool) -> None:
+        self._metrics.frozen(frozen)
+        if frozen and not self._frozen:
             _log.error("another operator speaks for this cluster id; nothing is released", epoch=self._epoch)
+        was, self._frozen = self._frozen, frozen
+        if was and not frozen:
+            _log.info("no other operator is heard any more; what is due is released")
+            self.thawed()
+
+
+def _nothing() -> None:
+    """Nobody waits."""

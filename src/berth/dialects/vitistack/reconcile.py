@@ -67,6 +67,7 @@ class _Wiring:
         self._registrar = Registrar(Calls(self._api, kit.metrics, self._crowd), settings.api_url)
         self._leading = parts = self._parts(kit.client)
         self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
+        self._inventories.thawed = self._thawed
         brake = Brake(parts, self._filed, kit.events, kit.metrics)
         self._life = ServiceLife(parts, self._services.cache, kit.events, Restraint(self._inventories, brake))
         brake.watch(self._record_kept.cache, self._life.holding.has_met)
@@ -150,6 +151,12 @@ class _Wiring:
             self._life.holding.again()
             self._everything()
             await self._leading.records.tidy()
+
+    def _thawed(self) -> None:
+        """What was refused because another operator spoke for the cluster waits no longer."""
+        for record in self._filed:
+            if not record.released and not self._inventories.is_listed(record):
+                self._controller.add(_service_of(record))
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         either = [one for one in (old, new) if one is not None]
