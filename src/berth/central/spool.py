@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import orjson
 
 from berth.errors import UserError
+from berth.store.private import make_private
 
 T = TypeVar("T")
 MEMORY_LIMIT = 20_000  # events not yet in the file
@@ -26,6 +27,7 @@ class Spool:
         self._dropped = dropped
         self._gathered: list[bytes] = []
         self._turn = asyncio.Lock()
+        make_private(path)
         try:
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._file.execute("PRAGMA journal_mode = WAL")
