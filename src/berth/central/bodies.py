@@ -4,7 +4,6 @@ framework's own validation stays out of the way, and no message repeats what a c
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +11,8 @@ import orjson
 
 from berth.central.answers import Refusal
 from berth.central.zones import Zones
-from berth.leasing.holders import Entry, Identity
+from berth.leasing.holders import NAME_LIMIT, Entry, Identity
+from berth.leasing.holders import is_name as is_name
 from berth.net import Family
 from berth.store.hosts import canonical
 from berth.store.secrets import Secret
@@ -21,8 +21,6 @@ from berth.store.wishes import Refused, Register, Release, pool_key
 UNPARSABLE = "Could not parse incomming request"
 FAMILIES = {"ipv4": Family.V4, "ipv6": Family.V6}
 NAMES = ("service_name", "namespace_id", "cluster_id")
-NAME_LIMIT = 512
-CONTROL = re.compile(r"[\x00-\x1f]")
 SECRET_LENGTH = range(8, 65)
 T = TypeVar("T")
 
@@ -155,10 +153,6 @@ def _faults(sent: Fields) -> list[str]:
     if sent.uid and not is_name(sent.uid):
         faults.append(f"uid has at most {NAME_LIMIT} characters, none of them a control character")
     return faults
-
-
-def is_name(text: str) -> bool:
-    return 0 < len(text) <= NAME_LIMIT and not CONTROL.search(text)
 
 
 def _otherwise(zone: str, family: Family, zones: Zones) -> Refused | None:

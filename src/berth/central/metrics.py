@@ -74,6 +74,21 @@ class ApiMetrics:
         self.clock_jumped = self._gauge(
             "berth_sweep_clock_jumped", "1 while the database's clock, or our own, is not trusted.", ()
         )
+        self.clock_doubted = self._gauge(
+            "berth_sweep_clock_doubted_seconds",
+            "By how much later everything is freed: time between two boots that nobody measured.",
+            (),
+        )
+        self.backup_every = self._gauge(
+            "berth_backup_every_seconds", "How often a backup is due; 0: never.", ()
+        )
+        self.backup_at = self._gauge(
+            "berth_backup_last_success_timestamp_seconds",
+            "When the last backup by the clock was made, by whichever replica; 0: never.",
+            (),
+        )
+        self.backup_seconds = self._gauge("berth_backup_seconds", "How long the last one took here.", ())
+        self.backup_failures = self._counter("berth_backup_failures", "Backups that failed.", ())
         self.ror_connected = self._gauge("berth_ror_connected", "1 while the event stream is open.", ())
         self.ror_events = self._counter(
             "berth_ror_events", "Events by type and by what became of them.", ("type", "result")

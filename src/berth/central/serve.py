@@ -10,11 +10,13 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from berth.central.app import Api, Config
+from berth.central.backups import Backups
 from berth.central.identity import load_identities, load_tokens
 from berth.central.listen import address_of, bind, listening, tls_context
 from berth.central.metrics import ApiMetrics
@@ -25,12 +27,14 @@ from berth.central.sweep import sweep_forever
 from berth.central.zones import load_zones
 from berth.errors import StoreDown, UserError
 from berth.store.book import Rules
-from berth.store.engine import Clock, Engine, connect, sqlite_path, without_password
+from berth.store.engine import Clock, Engine, Standby, connect, sqlite_path, without_password
+from berth.store.fitting import fitting_pepper
 from berth.store.guard import ClockGuard
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
-from berth.store.secrets import Pepper, load_pepper
 from berth.store.sweep import Sweeper
+
+GRANT = "`GRANT pg_monitor TO` the role of --database"
 
 
 async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
@@ -43,7 +47,7 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         config = read_config(settings)
         context = tls_context(settings.tls)
         engine = await stack.enter_async_context(open_engine(settings))
-        pepper = await open_pepper(settings, engine)
+        pepper = await fitting_pepper(engine, pepper_path(settings.database, settings.pepper_file))
         pending_ms = round(settings.pending_seconds * 1000)
         rules = Rules(pepper, pending_ms, bool(settings.netbox.url), settings.limits.quota)
         ledger = await stack.enter_async_context(Ledger.open(engine, rules, config.zones.pools))
@@ -59,6 +63,7 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
                 tasks.create_task(sweep_forever(sweeper, settings.sweep_seconds, metrics, api.journal)),
                 tasks.create_task(for_good(api.heartbeats.run, api.journal)),
                 *(tasks.create_task(one) for one in work),
+                *(tasks.create_task(one) for one in _backups(settings, ledger, sweeper.who, api)),
             ]
             async with listening(api, bound, settings.limits, context) as port:
                 reloader = Reloader(settings, seen, api, port)
@@ -99,7 +104,16 @@ async def open_engine(settings: ApiSettings, clock: Clock | None = None) -> Asyn
 
 async def refuse_lagging(settings: ApiSettings, engine: Engine) -> None:
     """What was answered must survive a failover, so commits have to wait for the standby."""
-    if not settings.allow_async_standby and await engine.lagging():
+    standby = await engine.standby()
+    if standby is Standby.HIDDEN and settings.allow_async_standby:
+        log.get("berth.serve").warning("what follows the database is hidden from our role", hint=GRANT)
+    elif standby is Standby.HIDDEN:
+        raise UserError(
+            "Something follows the database that no commit waits for, and this role may not see whether it "
+            f"is a standby. Run {GRANT}, or set synchronous_standby_names, or accept with "
+            "--allow-async-standby that a failover may lose addresses."
+        )
+    elif standby is Standby.LAGGING and not settings.allow_async_standby:
         raise UserError(
             "The database has a standby that no commit waits for: a failover would lose addresses that were "
             "given out. Set synchronous_standby_names, or accept that with --allow-async-standby."
@@ -107,22 +121,22 @@ async def refuse_lagging(settings: ApiSettings, engine: Engine) -> None:
 
 
 def only_server(path: Path, stack: AsyncExitStack) -> None:
-    """SQLite has one writing server: the lock goes with the process, however that ends."""
+    """SQLite has one writing server: the lock goes with the process, however that ends. It is beside the
+    file itself, whichever links lead there; a file with two names has two write-ahead logs and is refused.
+    """
+    if path.exists() and path.stat().st_nlink > 1:
+        raise UserError(
+            f"The database {path} has more than one name (hard links), and under the other one a second "
+            "server would not notice this one; keep one name."
+        )
     try:
-        lock = os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(f"{os.path.realpath(path)}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         stack.callback(os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as cause:
         raise UserError(f"Another server uses {path}; for several use PostgreSQL.") from cause
     except OSError as cause:
         raise UserError(f"The database {path} cannot be opened: {cause.strerror}.") from cause
-
-
-async def open_pepper(settings: ApiSettings, engine: Engine) -> Pepper:
-    """Made on first start; never made anew for a ledger whose secrets were sealed with another."""
-    async with engine.snapshot() as tx:
-        empty = not await tx.rows("SELECT 1 FROM addresses LIMIT 1")
-    return load_pepper(pepper_path(settings.database, settings.pepper_file), create=empty)
 
 
 def pepper_path(database: str, given: Path | None) -> Path:
@@ -137,6 +151,14 @@ def _sweeper(settings: ApiSettings, ledger: Ledger) -> Sweeper:
     duty_ms = round(max(3 * settings.sweep_seconds, 5.0) * 1000)
     who = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     return Sweeper(ledger, ClockGuard(), who, duty_ms, settings.history_days * 24 * 3600 * 1000)
+
+
+def _backups(
+    settings: ApiSettings, ledger: Ledger, who: str, api: Api
+) -> Iterator[Coroutine[Any, Any, None]]:
+    if settings.backup.every_seconds:
+        backups = Backups(settings.backup, settings.database, ledger.engine, api.metrics, api.journal, who)
+        yield backups.back_up_forever()
 
 
 async def leave_duty(sweeper: Sweeper) -> None:

@@ -68,6 +68,15 @@ class Netbox:
     tag: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """Backups by the clock; off at 0."""
+
+    every_seconds: float = 0.0
+    folder: Path = Path()
+    keep: int = 96  # a day of them at a quarter of an hour
+
+
 def refuse_half(settings: ApiSettings) -> None:
     """What is given in part is meant to work: better not to start than to be silently off."""
     splunk, netbox, tls = settings.splunk, settings.netbox, settings.tls
@@ -78,6 +87,8 @@ def refuse_half(settings: ApiSettings) -> None:
         raise UserError("--netbox-url needs --netbox-token-file.")
     if tls.certificate is None and (tls.key or tls.client_ca):
         raise UserError("--tls-key and --client-ca need --tls-cert.")
+    if bool(settings.backup.every_seconds) != (settings.backup.folder != Path()):
+        raise UserError("Backups need both --backup-every and --backup-dir.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +109,4 @@ class ApiSettings:
     ror: Ror = field(default_factory=Ror)
     splunk: Splunk = field(default_factory=Splunk)
     netbox: Netbox = field(default_factory=Netbox)
+    backup: Backup = field(default_factory=Backup)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import orjson
 
 from berth.errors import UserError
+from berth.store.private import make_private
 
 T = TypeVar("T")
 MEMORY_LIMIT = 20_000  # events not yet in the file
@@ -34,6 +35,7 @@ class Spool:
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._turn = asyncio.Lock()
+        make_private(path)
         try:
             path.touch(0o600)  # whoever reads it learns who has which address
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

@@ -42,6 +42,7 @@ async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
     started = time.perf_counter()
     swept = await sweeper.sweep()
     metrics.swept(time.perf_counter() - started, swept.addresses, swept.held_back)
+    metrics.clock_doubted.set(swept.doubted_ms / 1000)
     engine = sweeper.ledger.engine
     metrics.frozen.set(len(await all_frozen(engine)))
     metrics.silent(*await silent(engine))
@@ -61,5 +62,9 @@ def tell(swept: Swept, journal: Journal) -> None:
     if swept.held_back in DISTRUST:
         what = f"nothing is freed: {DISTRUST[swept.held_back]}"
         journal.tell(what, CALLER, level="error", reason=swept.held_back)
-    elif swept.entries:
+    elif swept.doubted_ms:
+        what = "what lapses is freed later: nobody measured the time while this server was off"
+        hint = "let NTP set the clock, or accept it with `berth ledger accept-clock`"
+        journal.tell(what, CALLER, level="warn", later_seconds=swept.doubted_ms // 1000, hint=hint)
+    if swept.entries:
         journal.tell("swept", CALLER, entries=swept.entries, freed=swept.addresses)

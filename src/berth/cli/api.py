@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from berth import log
 from berth.central.serve import serve
-from berth.central.settings import ApiSettings, Limits, Netbox, Ror, Splunk, Tls
+from berth.central.settings import ApiSettings, Backup, Limits, Netbox, Ror, Splunk, Tls
 from berth.cli.process import run_until_stopped
 from berth.errors import UserError
 
@@ -22,6 +23,10 @@ Examples:
   berth api --listen 127.0.0.1:0 --zones zones.yaml
   berth api --database postgresql://berth@db/berth  several replicas
 """
+
+
+DURATION = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)([smhd]?)")
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def api(
@@ -128,6 +133,16 @@ def api(
     netbox_tag: Annotated[
         str, typer.Option(envvar="BERTH_NETBOX_TAG", help="On every prefix that is made there.")
     ] = "",
+    backup_every: Annotated[
+        str,
+        typer.Option(
+            envvar="BERTH_BACKUP_EVERY", help="A backup so often: seconds, or 15m, 1h, 1d; empty: none."
+        ),
+    ] = "",
+    backup_dir: Annotated[
+        Path | None, typer.Option(envvar="BERTH_BACKUP_DIR", help="Where those backups go.")
+    ] = None,
+    backup_keep: Annotated[int, typer.Option(envvar="BERTH_BACKUP_KEEP", help="How many of them stay.")] = 96,
     log_level: Annotated[
         str, typer.Option(envvar="BERTH_LOG_LEVEL", help="debug, info, warning, error.")
     ] = "info",
@@ -166,6 +181,11 @@ def api(
             queue_bytes=int(_positive(splunk_queue_bytes, "--splunk-queue-bytes")),
         ),
         netbox=Netbox(netbox_url, netbox_token_file, netbox_tag),
+        backup=Backup(
+            _duration(backup_every, "--backup-every"),
+            backup_dir or Path(),
+            int(_positive(backup_keep, "--backup-keep")),
+        ),
     )
     run_until_stopped(serve(settings, _announce))
 
@@ -177,6 +197,16 @@ def _positive(value: float, flag: str) -> float:
     if not 0 < value < float("inf"):
         raise UserError(f"{flag} must be a number above 0, not {value}.")
     return value
+
+
+def _duration(text: str, flag: str) -> float:
+    """Seconds of `90`, `90s`, `15m`, `1h` or `1d`; 0 of nothing."""
+    if text in ("", "0"):
+        return 0.0
+    found = DURATION.fullmatch(text)
+    if found is None or float(found[1]) == 0:
+        raise UserError(f"{flag} must be seconds above 0, or like 15m, 1h or 1d, not {text[:40]!r}.")
+    return float(found[1]) * UNITS[found[2]]
 
 
 def _words(text: str) -> list[str]:

@@ -48,7 +48,7 @@ def delete_service(
     async def end(place: Place) -> None:
         async with place.engine() as engine:
             record = await found(engine, address, zone)
-            if secret and not place.pepper().opens(Secret(secret), record.address.seal):
+            if secret and not (await place.pepper(engine)).opens(Secret(secret), record.address.seal):
                 raise UserError(NOT_FOUND)
             if not await release_entry(engine, record.address.address, who):
                 raise UserError("service does not exist for this address")
@@ -164,7 +164,8 @@ def replace(
             raise UserError("the secret must have 8 to 64 characters.")
         bare = host(address)
         async with place.engine() as engine:
-            await replace_secret(engine, place.pepper(), (bare, zone), Secret(secret), force=force)
+            pepper = await place.pepper(engine)
+            await replace_secret(engine, pepper, (bare, zone), Secret(secret), force=force)
         typer.echo(f"Secret updated for address '{masked(bare)}' in zone '{zone}'")
 
     work(context, change)

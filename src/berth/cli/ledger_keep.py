@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ import typer
 from berth.cli.ledger_place import Place, now_of, required, work
 from berth.errors import UserError
 from berth.store import importing, looking, mongo, snapshot
-from berth.store.secrets import load_pepper
+from berth.store.fitting import fitting_pepper
 
 app = typer.Typer()
 
@@ -38,14 +38,23 @@ app.command("mongo-backup", hidden=True)(_backup)
 
 @app.command()
 def restore(
-    context: typer.Context, source: Annotated[str, typer.Option("--from", help="A backup.")] = ""
+    context: typer.Context,
+    source: Annotated[str, typer.Option("--from", help="A backup.")] = "",
+    allow_unproven: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unproven",
+            help="Although no last line proves that it is whole: a backup of an older version.",
+        ),
+    ] = False,
 ) -> None:
-    """Fill an empty database from a backup."""
+    """Fill an empty database from a backup: with all of it, or with nothing."""
     required(**{"from": source})
 
     async def fill(place: Place) -> None:
         async with place.engine(create=True) as engine:
-            done = await importing.restore(engine, snapshot.read(Path(source)))
+            wanted = snapshot.Wanted(backup=True, end=not allow_unproven)
+            done = await importing.restore(engine, snapshot.read(Path(source), wanted))
         typer.echo(f"Restored {done.added} addresses and {done.events} events")
 
     work(context, fill)
@@ -74,6 +83,8 @@ def import_lines(
 
     async def fill(place: Place) -> None:
         async with place.engine(create=True) as engine:
+            sealed_with = {one.address.seal.key_id for one in _records(Path(source))} - {""}
+            await place.refuse_strange(engine, sealed_with)
             done = await importing.import_records(engine, _records(Path(source)))
         _tell(done)
 
@@ -96,8 +107,8 @@ def import_mongo(
 
     async def fill(place: Place) -> None:
         key = mongo.load_key(key_file)
-        pepper = load_pepper(place.pepper_file, create=True)
         async with place.engine(create=True) as engine:
+            pepper = await fitting_pepper(engine, place.pepper_file)
             dump = mongo.Dump(Path(source), key, pepper, await now_of(engine))
             done = await importing.import_records(engine, dump.records())
         _tell(done, dump.left_out)
@@ -105,8 +116,8 @@ def import_mongo(
     work(context, fill)
 
 
-def _records(source: Path) -> list[looking.Record]:
-    return [one for one in snapshot.read(source) if isinstance(one, looking.Record)]
+def _records(source: Path) -> Iterator[looking.Record]:
+    return (one for one in snapshot.read(source) if isinstance(one, looking.Record))
 
 
 def _tell(done: importing.Imported, left_out: Sequence[str] = ()) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,11 @@ import typer
 from berth.errors import BerthError, UserError
 from berth.store import looking
 from berth.store.engine import Engine, connect, sqlite_path
+from berth.store.fitting import fitting_pepper
 from berth.store.hosts import canonical
 from berth.store.migrate import migrate
 from berth.store.repair import NOT_FOUND
-from berth.store.secrets import Pepper, load_pepper
+from berth.store.secrets import Pepper
 
 Address = Annotated[str, typer.Option(help="With or without mask, any spelling.")]
 Zone = Annotated[str, typer.Option(help="The zone it is registered in.")]
@@ -31,8 +32,21 @@ class Place:
     database: str
     pepper_file: Path
 
-    def pepper(self) -> Pepper:
-        return load_pepper(self.pepper_file, create=False)
+    async def pepper(self, engine: Engine) -> Pepper:
+        """UserError if it is missing, or another ledger's."""
+        return await fitting_pepper(engine, self.pepper_file, create=False)
+
+    async def refuse_strange(self, engine: Engine, sealed_with: Collection[str]) -> None:
+        """Seals that no key of ours opens would be nobody's, and no server would start on them. Without a
+        pepper file, as in a ledger that only begins, there is nothing to compare.
+        """
+        if sealed_with and self.pepper_file.exists():
+            unknown = sorted(set(sealed_with) - set((await self.pepper(engine)).key_ids))
+            if unknown:
+                raise UserError(
+                    f"the file has secrets sealed with the key {unknown[0]!r}, which the pepper file "
+                    f"{self.pepper_file} does not have; add that key's line to it, or import an export."
+                )
 
     @asynccontextmanager
     async def engine(self, *, create: bool = False) -> AsyncIterator[Engine]:

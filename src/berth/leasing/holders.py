@@ -9,12 +9,21 @@ in from outside.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
 DAY_MS = 24 * 60 * 60 * 1000
+RETENTION_DAYS = range(31)
+NAME_LIMIT = 512
+CONTROL = re.compile(r"[\x00-\x1f]")
+
+
+def is_name(text: str) -> bool:
+    """Whether a part of an identity, or a uid, can be stored."""
+    return 0 < len(text) <= NAME_LIMIT and not CONTROL.search(text)
 
 
 class HolderReason(StrEnum):
@@ -100,7 +109,8 @@ def released(old: Entry, wish: Entry, now: int) -> Entry:
 
 
 def after_retention(entry: Entry, now: int) -> int:
-    return now + entry.retention_days * DAY_MS
+    """Never more than the longest there is, whatever an import of an older version has left in a row."""
+    return now + min(max(entry.retention_days, 0), RETENTION_DAYS[-1]) * DAY_MS
 
 
 def marked(old: Entry, by: str, due: int) -> Entry:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -68,6 +69,14 @@ class Changes:
     pools: list[str]
 
 
+class Standby(Enum):
+    """What follows the database, in case it has to take over."""
+
+    SAFE = "none, or commits wait for it"
+    LAGGING = "one that no commit waits for"
+    HIDDEN = "something that no commit waits for, and our role may not see what it is"
+
+
 class Transaction(Protocol):
     """Statements of one transaction. Placeholders are $1, $2, …; lists go with `= ANY($n)`."""
 
@@ -111,8 +120,8 @@ class Engine(Protocol):
         """One consistent view, read only, beside all writers."""
         ...
 
-    async def lagging(self) -> bool:
-        """Whether a failover could lose what was acknowledged: a standby follows that no commit waits for."""
+    async def standby(self) -> Standby:
+        """Whether a failover could lose what was acknowledged."""
         ...
 
     async def close(self) -> None: ...

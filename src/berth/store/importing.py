@@ -1,5 +1,6 @@
 """Records from elsewhere into the ledger: in portions, each one transaction; running it twice does no
-harm. What is stored already is left as it is, and told apart: the same, or another's.
+harm. What is stored already is left as it is, and told apart: the same, or another's. A restore is one
+transaction: all of a backup, or nothing.
 """
 
 from __future__ import annotations
@@ -29,22 +30,19 @@ class Imported:
     conflicts: list[str] = field(default_factory=list)  # addresses stored for another pool or record
 
 
-async def import_records(engine: Engine, found: Iterable[Record | Event], *, quiet: bool = False) -> Imported:
-    """Bring records (and, of a backup, history) in. `quiet`: the history comes along, so none is written."""
+async def import_records(engine: Engine, found: Iterable[Record]) -> Imported:
+    """Bring records in, and write into the history that they came."""
     done = Imported()
     for portion in portions(found):
-        records = [one for one in portion if isinstance(one, Record)]
-        events = [one for one in portion if isinstance(one, Event)]
         async with engine.transaction(slow=True) as tx:
-            await _import(tx, records, done, quiet)
-            if events:
-                await rows.record(tx, events)
-                await rows.advance(tx, {event.pool for event in events})
-        done.events += len(events)
+            now, fresh = await _import(tx, portion, done)
+            events = [Event(now, one.address.pool, one.address.address, "imported", 1) for one in fresh]
+            await rows.record(tx, events)
+            await rows.advance(tx, {event.pool for event in events})
     return done
 
 
-async def _import(tx: Transaction, records: Sequence[Record], done: Imported, quiet: bool) -> None:
+async def _import(tx: Transaction, records: Sequence[Record], done: Imported) -> tuple[int, list[Record]]:
     pools = sorted({record.address.pool for record in records})
     await tx.many(ENSURE_POOL, [(key, zone_of(key), family_of(key)) for key in pools])
     now = (await tx.lock(None)).now
@@ -52,11 +50,7 @@ async def _import(tx: Transaction, records: Sequence[Record], done: Imported, qu
     fresh = _told_apart(records, stored, done)
     await tx.many(statement.INSERT_ADDRESS, [one.address.columns() for one in fresh])
     await tx.many(statement.UPSERT_HOLDER, [row.columns() for one in fresh for row in one.holders])
-    if not quiet:
-        await rows.record(
-            tx, [Event(now, one.address.pool, one.address.address, "imported", 1) for one in fresh]
-        )
-        await rows.advance(tx, pools)
+    return now, fresh
 
 
 def _told_apart(records: Iterable[Record], stored: dict[str, AddressRow], done: Imported) -> list[Record]:
@@ -75,14 +69,22 @@ def _told_apart(records: Iterable[Record], stored: dict[str, AddressRow], done: 
 
 
 async def restore(engine: Engine, found: Iterable[Record | Event]) -> Imported:
-    """Into an empty ledger only: nobody's address is ever overwritten."""
-    async with engine.snapshot() as tx:
+    """Into an empty ledger only: nobody's address is ever overwritten. Whatever `found` raises in the end,
+    nothing stays of it.
+    """
+    done = Imported()
+    async with engine.transaction(slow=True) as tx:
+        await tx.lock(None)
         if await tx.rows("SELECT 1 FROM addresses LIMIT 1"):
             raise UserError("the ledger is not empty; restore into a new database.")
-    done = await import_records(engine, found, quiet=True)
-    async with engine.transaction(slow=True) as tx:
-        keys = list((await tx.lock(None)).revisions)
-        await rows.advance(tx, keys)
+        for portion in portions(found):
+            await _import(tx, [one for one in portion if isinstance(one, Record)], done)
+            events = [one for one in portion if isinstance(one, Event)]
+            await rows.record(tx, events)
+            done.events += len(events)
+        if done.conflicts or done.present:
+            raise UserError("the backup has an address twice; nothing was restored.")
+        await rows.advance(tx, (await tx.lock(None)).revisions)
     return done
 
 

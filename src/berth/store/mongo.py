@@ -26,10 +26,13 @@ from berth.store.hosts import canonical, placed
 from berth.store.looking import Record
 from berth.store.rows import AddressRow, HolderRow
 from berth.store.secrets import Pepper, Seal, Secret
-from berth.store.snapshot import identity_of, text
+from berth.store.snapshot import LATEST_MS, identity_of, retention_of, text, uid_of
 from berth.store.wishes import pool_key
 
 GZIP = b"\x1f\x8b"
+Found = Mapping[str, Any] | bytes | bson.Unread  # of BSON, or of a JSON list; a line of JSON; what is odd
+# What a document of any shape can raise: infinite numbers, far dates, depths, absent and mistyped fields.
+ODD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,8 @@ def load_key(path: Path) -> UpstreamKey:
 
 @dataclass(slots=True)
 class Dump:
-    """The records of a dump. What cannot be ours (upstream lets a net be registered) goes to `left_out`,
-    by its number; a secret that does not open ends it all, since then the key is wrong.
+    """The records of a dump. What cannot be ours (upstream lets a net be registered), or cannot be read, goes
+    to `left_out` by its number; a secret that does not open ends it all, since then the key is wrong.
     """
 
     path: Path
@@ -72,14 +75,15 @@ class Dump:
     left_out: list[str] = field(default_factory=list)
 
     def records(self) -> Iterator[Record]:
-        for number, document in enumerate(self._documents(), 1):
+        for number, found in enumerate(self._documents(), 1):
             try:
+                document = _whole(found)
                 if document["services"]:  # without entries upstream was about to free it
                     yield _record(document, self._seal(document["secret"], number), self.now)
-            except (ValueError, KeyError, TypeError, AttributeError) as cause:
+            except ODD as cause:
                 self.left_out.append(f"record {number} ({type(cause).__name__}: {cause})"[:200])
 
-    def _documents(self) -> Iterator[Mapping[str, Any]]:
+    def _documents(self) -> Iterator[Found]:
         try:
             data = self.path.read_bytes()
             yield from _documents(gzip.decompress(data) if data.startswith(GZIP) else data)
@@ -99,15 +103,24 @@ class Dump:
             ) from cause
 
 
-def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
+def _documents(data: bytes) -> Iterator[Found]:
     if data.lstrip()[:1] in (b"{", b"["):
         text = data.strip()
-        listed = orjson.loads(text) if text.startswith(b"[") else map(orjson.loads, text.splitlines())
-        yield from (_plain(document) for document in listed)
+        yield from orjson.loads(text) if text.startswith(b"[") else text.splitlines()
     elif data.startswith(bson.ARCHIVE):
         yield from bson.archived(data, "addresses")
     else:
         yield from bson.documents(data)
+
+
+def _whole(found: Found) -> dict[str, Any]:
+    """One document as plain values. ValueError, or another of `ODD`, says what is wrong with it."""
+    if isinstance(found, bson.Unread):
+        raise ValueError(found.why)
+    document = _plain(orjson.loads(found) if isinstance(found, bytes) else found)
+    if not isinstance(document, dict):
+        raise ValueError("not a document")
+    return document
 
 
 def _plain(value: Any) -> Any:
@@ -134,7 +147,7 @@ def _date(value: Any) -> datetime:
 def _record(document: Mapping[str, Any], seal: Seal, now: int) -> Record:
     family, address = canonical(document["address"])
     pool = placed(address, pool_key(text(document, "zone"), family))[1]
-    row = AddressRow(address, pool, str(document["_id"]), seal, now)
+    row = AddressRow(address, pool, uid_of({"uid": str(document["_id"])}), seal, now)
     return Record(row, tuple(HolderRow(address, pool, _entry(one)) for one in document["services"]))
 
 
@@ -146,5 +159,9 @@ def _entry(service: Mapping[str, Any]) -> Entry:
         if ends is None
         else round((ends if isinstance(ends, datetime) else _date(ends)).timestamp() * 1000)
     )
-    days = int(service.get("retention_period_days") or 0)
-    return Entry(who, days, bool(service.get("deny_external_cleanup")), expires_at=ends_ms)
+    if ends_ms is not None and not 0 <= ends_ms <= LATEST_MS:
+        raise ValueError("expires_at is out of range")
+    days = service.get("retention_period_days") or 0
+    whole = int(days) if isinstance(days, float) and days.is_integer() else days
+    deny = bool(service.get("deny_external_cleanup"))
+    return Entry(who, retention_of(whole), deny, expires_at=ends_ms)

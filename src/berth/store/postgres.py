@@ -14,7 +14,7 @@ import asyncpg
 
 from berth.errors import StoreDown, Taken, UserError
 from berth.store import statement
-from berth.store.engine import Changes, Clock, Locked, Row, without_password
+from berth.store.engine import Changes, Clock, Locked, Row, Standby, without_password
 
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 SESSION = {
@@ -28,9 +28,11 @@ SESSION = {
 # Planned once for a connection, by their indexes, and not again for each list of arguments.
 OFTEN = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan"
 CONNECT_SECONDS = 5.0
-# Tools that copy the log (pg_receivewal and the like) are no standbys.
-LAGGING = """SELECT current_setting('synchronous_standby_names') = '' AND EXISTS (
-  SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND application_name NOT LIKE 'pg\\_%')"""
+# Tools that copy the log are no standbys: they have these names, and never say that they replayed anything.
+# Without pg_monitor a role sees that something follows (its process id), but not what.
+FOLLOWERS = """SELECT state, application_name IN
+    ('pg_basebackup', 'pg_receivewal', 'pg_receivexlog', 'pg_recvlogical') AND replay_lsn IS NULL
+  FROM pg_stat_replication WHERE current_setting('synchronous_standby_names') = ''"""
 # The last one is what asyncpg says of a connection that was cut in the middle of a statement.
 DOWN = (
     asyncpg.PostgresError,
@@ -139,7 +141,11 @@ class Postgres:
                 reset=nothing_to_reset,
             )
         except (ValueError, asyncpg.InterfaceError, OSError) as cause:
-            raise UserError(f"--database {without_password(url)}: {cause}.") from cause
+            # The cause is not told: it may quote a part of the password that was read as a port.
+            raise UserError(
+                f"--database {without_password(url)} cannot be read as postgresql://USER:PASSWORD@HOST/NAME; "
+                "special characters of a password are written as %40 and the like."
+            ) from cause
         return cls(pool, clock)
 
     @asynccontextmanager
@@ -180,10 +186,12 @@ class Postgres:
         finally:
             await self._pool.release(connection)
 
-    async def lagging(self) -> bool:
-        """Only a privileged role sees the standbys; for others there seem to be none."""
+    async def standby(self) -> Standby:
         async with self.snapshot() as tx:
-            return bool((await tx.rows(LAGGING))[0][0])
+            found = await tx.rows(FOLLOWERS)
+        if any(state in ("streaming", "catchup") and not is_tool for state, is_tool in found):
+            return Standby.LAGGING
+        return Standby.HIDDEN if any(state is None for state, _ in found) else Standby.SAFE
 
     async def close(self) -> None:
         """Give connections a moment to end well, then end them."""

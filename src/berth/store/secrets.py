@@ -79,6 +79,18 @@ class Pepper:
         same = hmac.compare_digest(self._digest(tried.key_id, tried.salt, secret), tried.digest)
         return same and known
 
+    @property
+    def key_ids(self) -> list[str]:
+        return list(self._keys)
+
+    def check(self, key_id: str = "") -> str:
+        """Tells this key from any other, and nothing about it."""
+        key_id = key_id or self._newest
+        return f"{key_id} {hmac.digest(self._keys[key_id], b'berth pepper check', 'sha256').hex()[:16]}"
+
+    def has(self, check: str) -> bool:
+        return any(self.check(key_id) == check for key_id in self._keys)
+
     def outdated(self, seal: Seal) -> bool:
         return seal.key_id != self._newest
 

@@ -2,69 +2,125 @@
 and import, and the way from SQLite to PostgreSQL. The same lines for both stores.
 
 A backup carries the seals of the secrets (never a secret) and the history; an export leaves the seals
-out, so what is imported from one opens to nobody until its secret is replaced.
+out, so what is imported from one opens to nobody until its secret is replaced. The last line says how
+many there are, and a hash of all lines before it: half a file is never taken for a whole one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gzip
+import hashlib
 import os
+import zlib
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import orjson
 
 from berth.errors import UserError, file_fault
-from berth.leasing.holders import Entry, Identity
-from berth.store.engine import Engine
+from berth.leasing.holders import NAME_LIMIT, RETENTION_DAYS, Entry, Identity, is_name
+from berth.store.engine import Engine, Transaction
 from berth.store.hosts import placed
 from berth.store.looking import Record, all_history, all_records
 from berth.store.rows import AddressRow, Event, HolderRow
-from berth.store.secrets import Seal
+from berth.store.secrets import KEY_BYTES, Seal
 
 FORMAT = 1
+PART = ".part"  # the end of a name as long as the file is not complete
+TABLES = ("addresses", "holders", "history")
+LATEST_MS = 253_402_300_799_999  # the year 9999: what a date can be
+MARKED_BY = ("", "service", "cluster", "ror", "cli")
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    addresses: int
-    events: int
+@dataclass(slots=True)
+class Counted:
+    """How much a file has, and a hash of its lines."""
+
+    addresses: int = 0
+    holders: int = 0
+    events: int = 0
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def count(self, line: Json, raw: bytes) -> None:
+        self.addresses += "address" in line
+        self.holders += len(line["holders"]) if "address" in line else 0
+        self.events += "event" in line
+        self.digest.update(raw)
+
+    def end_line(self) -> Json:
+        return {
+            "end": "ledger",
+            "addresses": self.addresses,
+            "holders": self.holders,
+            "events": self.events,
+            "sha256": self.digest.hexdigest(),
+        }
 
 
-async def write(engine: Engine, path: Path, *, whole: bool) -> Written:
-    """Write a file only its owner can read; it takes its name when it is complete."""
-    unfinished = path.with_name(path.name + ".part")
+class Stopped(Exception):
+    """The caller wants no more of it."""
+
+
+def always() -> bool:
+    return True
+
+
+async def write(engine: Engine, path: Path, *, whole: bool, go_on: Callable[[], bool] = always) -> Counted:
+    """Write a file only its owner can read; it takes its name when it is complete and on disk."""
+    unfinished = path.with_name(path.name + PART)
     try:
-        with opened(unfinished, "wb", gzipped=path.suffix == ".gz") as file:
-            written = await _write(engine, file, whole)
-        unfinished.replace(path)
+        with created(unfinished, gzipped=path.suffix == ".gz") as file:
+            written = await _write(engine, file, whole, go_on)
+            unfinished.replace(path)
+        _sync_folder(path.parent)
+    except BlockingIOError as cause:
+        raise UserError(f"{path} is being written by another process.") from cause
     except OSError as cause:
-        raise UserError(f"{path} cannot be written: {cause.strerror}.") from cause
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise UserError(f"{path} cannot be written: {file_fault(cause)}.") from cause
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
     return written
 
 
-async def _write(engine: Engine, file: BinaryIO, whole: bool) -> Written:
-    addresses = events = 0
-    async for line in lines(engine, whole=whole):
-        file.write(orjson.dumps(line) + b"\n")
-        addresses += "address" in line
-        events += "event" in line
-    return Written(addresses, events)
-
-
-async def lines(engine: Engine, *, whole: bool) -> AsyncIterator[Json]:
+async def _write(engine: Engine, file: Output, whole: bool, go_on: Callable[[], bool]) -> Counted:
+    counted = Counted()
     async with engine.snapshot() as tx:
-        yield {"berth": "ledger", "format": FORMAT, "at": await tx.now(), "whole": whole}
-        async for record in all_records(tx):
-            yield record_line(record, whole=whole)
-        if whole:
-            async for event in all_history(tx):
-                yield event_line(event)
+        async for line in _lines(tx, whole=whole):
+            if not go_on():
+                raise Stopped
+            raw = orjson.dumps(line) + b"\n"
+            file.write(raw)
+            counted.count(line, raw)
+        await _compare(tx, counted, whole=whole)
+    file.write(orjson.dumps(counted.end_line()) + b"\n")
+    file.finish()
+    return counted
+
+
+async def _lines(tx: Transaction, *, whole: bool) -> AsyncIterator[Json]:
+    yield {"berth": "ledger", "format": FORMAT, "at": await tx.now(), "whole": whole}
+    async for record in all_records(tx):
+        yield record_line(record, whole=whole)
+    if whole:
+        async for event in all_history(tx):
+            yield event_line(event)
+
+
+async def _compare(tx: Transaction, counted: Counted, *, whole: bool) -> None:
+    """With what the database itself counts in the same view."""
+    there = [(await tx.rows(f"SELECT count(*) FROM {name}"))[0][0] for name in TABLES]
+    written = [counted.addresses, counted.holders, counted.events]
+    if there[: 3 if whole else 2] != written[: 3 if whole else 2]:
+        raise UserError(f"the database counts {there} rows, but {written} were written; try again.")
 
 
 def record_line(record: Record, *, whole: bool) -> Json:
@@ -114,66 +170,133 @@ def event_line(event: Event) -> Json:
     }
 
 
-def read(path: Path) -> Iterator[Record | Event]:
-    """The records and events of a file; UserError names the first line that is wrong."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a file must show before it is believed."""
+
+    backup: bool = False  # everything, not an export …
+    end: bool = False  # … and the last line, which proves that nothing is missing
+
+
+def read(path: Path, wanted: Wanted = Wanted()) -> Iterator[Record | Event]:  # noqa: B008
+    """The records and events of a file; UserError names the first line that is wrong. Whether the file is
+    whole is known only after the last one.
+    """
     try:
-        with opened(path, "rb", gzipped=path.suffix == ".gz") as file:
-            yield from _parsed(file, path)
-    except (OSError, EOFError) as cause:
+        with opened(path) as file:
+            yield from _parsed(file, path, wanted)
+    except (OSError, EOFError, zlib.error) as cause:
         raise UserError(f"{path} cannot be read: {file_fault(cause)}.") from cause
 
 
-def _parsed(file: Iterable[bytes], path: Path) -> Iterator[Record | Event]:
+def _parsed(file: Iterable[bytes], path: Path, wanted: Wanted) -> Iterator[Record | Event]:
+    counted, ended, number = Counted(), False, 0
     for number, line in enumerate(file, 1):
         try:
             parsed = orjson.loads(line)
-            if number == 1 and (parsed.get("berth") != "ledger" or parsed.get("format") != FORMAT):
-                raise ValueError("not a ledger file of this version")
-            if "address" in parsed:
+            if number == 1:
+                _check_head(parsed, wanted)
+            if ended:
+                raise ValueError("it comes after the last line")
+            if "end" in parsed:
+                ended = True
+                _check_end(parsed, counted)
+            elif "address" in parsed:
                 yield record_of(parsed)
             elif "event" in parsed:
                 yield event_of(parsed)
+            if not ended:
+                counted.count(parsed, line)
         except (ValueError, KeyError, TypeError, AttributeError) as cause:
-            raise UserError(f"{path}, line {number}, cannot be read: {cause}.") from cause
+            raise UserError(f"{path}, line {number}, cannot be read: {str(cause)[:200]}.") from cause
+    if number == 0:
+        raise UserError(f"{path} is empty.")
+    if wanted.end and not ended:
+        raise UserError(
+            f"{path} has no last line with counts: it is cut off, or of an older version. If you know "
+            "that it is whole, restore it with --allow-unproven."
+        )
+
+
+def _check_head(line: Json, wanted: Wanted) -> None:
+    if line.get("berth") != "ledger" or line.get("format") != FORMAT:
+        raise ValueError("not a ledger file of this version")
+    if wanted.backup and line.get("whole") is not True:
+        raise ValueError("this is an export, without seals and history; use `berth ledger import`")
+
+
+def _check_end(line: Json, counted: Counted) -> None:
+    if line != counted.end_line():
+        raise ValueError("the lines before it are not those that were written; the file was cut or changed")
 
 
 def record_of(line: Json) -> Record:
-    seal = line.get("seal")
-    sealed = Seal(text(seal, "key_id"), _bytes(seal, "salt"), _bytes(seal, "digest")) if seal else Seal()
     address, pool = placed(text(line, "address"), text(line, "pool"))
-    row = AddressRow(address, pool, text(line, "uid"), sealed, number(line, "registered_at"))
-    if not line["holders"]:
+    row = AddressRow(address, pool, uid_of(line), _seal_of(line.get("seal")), instant(line, "registered_at"))
+    if not isinstance(line["holders"], list) or not line["holders"]:
         raise ValueError("an address without holders would never be freed")
     return Record(row, tuple(HolderRow(address, pool, _entry_of(one)) for one in line["holders"]))
 
 
+def _seal_of(line: Json | None) -> Seal:
+    """Absent in an export; empty in a backup, where an address came from one."""
+    if not line:
+        return Seal()
+    seal = Seal(text(line, "key_id"), _bytes(line, "salt"), _bytes(line, "digest"))
+    if seal != Seal() and not (is_name(seal.key_id) and len(seal.digest) == KEY_BYTES and seal.salt):
+        raise ValueError("seal must have key_id, salt and digest")
+    return seal
+
+
 def _entry_of(line: Json) -> Entry:
+    marked_by = text(line, "marked_by")
+    if marked_by not in MARKED_BY:
+        raise ValueError("marked_by must be one of service, cluster, ror and cli, or empty")
     return Entry(
         identity_of(line),
-        number(line, "retention_period_days"),
+        retention_of(line["retention_period_days"]),
         flag(line, "deny_external_cleanup"),
-        text(line, "uid"),
-        _instant(line, "expires_at"),
+        uid_of(line),
+        None if line["expires_at"] is None else instant(line, "expires_at"),
         flag(line, "pending"),
-        text(line, "marked_by"),
-        _instant(line, "expires_before"),
+        marked_by,
+        None if line["expires_before"] is None else instant(line, "expires_before"),
     )
-
-
-def identity_of(line: Mapping[str, Any]) -> Identity:
-    return Identity(text(line, "service_name"), text(line, "namespace_id"), text(line, "cluster_id"))
 
 
 def event_of(line: Json) -> Event:
     address, pool = placed(text(line, "of"), text(line, "pool"))
     who = identity_of(line["who"]) if line["who"] else None
-    effect = number(line, "effect")
-    if effect not in (-1, 0, 1):
+    effect = line["effect"]
+    if isinstance(effect, bool) or effect not in (-1, 0, 1):
         raise ValueError("effect must be -1, 0 or 1")
-    return Event(number(line, "at"), pool, address, text(line, "event"), effect, who, text(line, "detail"))
+    detail = text(line, "detail")
+    if not is_name(text(line, "event")) or (detail and not is_name(detail)):
+        raise ValueError(f"event and detail have at most {NAME_LIMIT} characters, none a control character")
+    return Event(instant(line, "at"), pool, address, text(line, "event"), int(effect), who, detail)
 
 
 # Values of a line: what is stored must be what the ledger itself would have stored.
+
+
+def identity_of(line: Mapping[str, Any]) -> Identity:
+    for key in ("service_name", "namespace_id", "cluster_id"):
+        if not is_name(text(line, key)):
+            raise ValueError(f"{key} must have 1 to {NAME_LIMIT} characters, none a control character")
+    return Identity(line["service_name"], line["namespace_id"], line["cluster_id"])
+
+
+def uid_of(line: Mapping[str, Any]) -> str:
+    uid = text(line, "uid")
+    if uid and not is_name(uid):
+        raise ValueError(f"uid has at most {NAME_LIMIT} characters, none a control character")
+    return uid
+
+
+def retention_of(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in RETENTION_DAYS:
+        raise ValueError(f"retention_period_days must be a whole number from 0 to {RETENTION_DAYS[-1]}")
+    return value
 
 
 def text(line: Mapping[str, Any], key: str) -> str:
@@ -182,10 +305,10 @@ def text(line: Mapping[str, Any], key: str) -> str:
     return str(line[key])
 
 
-def number(line: Mapping[str, Any], key: str) -> int:
+def instant(line: Mapping[str, Any], key: str) -> int:
     value = line[key]
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
-        raise ValueError(f"{key} must be a whole number")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LATEST_MS:
+        raise ValueError(f"{key} must be a time in milliseconds")
     return value
 
 
@@ -195,24 +318,67 @@ def flag(line: Mapping[str, Any], key: str) -> bool:
     return bool(line[key])
 
 
-def _instant(line: Mapping[str, Any], key: str) -> int | None:
-    return None if line[key] is None else number(line, key)
-
-
 def _bytes(line: Mapping[str, Any], key: str) -> bytes:
     return b64decode(text(line, key), validate=True)
 
 
+class Output:
+    """A file that is being written. Its lock tells whoever finds it whether the writer still lives."""
+
+    def __init__(self, raw: BinaryIO, *, gzipped: bool) -> None:
+        self._raw = raw
+        self._packed = gzip.GzipFile(fileobj=raw, mode="wb") if gzipped else None
+
+    def write(self, data: bytes) -> None:
+        (self._packed or self._raw).write(data)
+
+    def finish(self) -> None:
+        """From now on it is on disk."""
+        if self._packed is not None:
+            self._packed.close()
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+
+
 @contextmanager
-def opened(path: Path, mode: str, *, gzipped: bool) -> Iterator[BinaryIO]:
-    """The plain or packed file; what was written is on disk when it closes."""
-    flags = os.O_RDONLY if mode == "rb" else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(os.open(path, flags, 0o600), mode) as raw:
-        if gzipped:
-            with gzip.GzipFile(fileobj=raw, mode=mode) as packed:
-                yield cast("BinaryIO", packed)
+def created(path: Path, *, gzipped: bool) -> Iterator[Output]:
+    """BlockingIOError while another process writes it."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as raw:
+        lock(raw.fileno(), path)
+        os.fchmod(raw.fileno(), 0o600)
+        raw.truncate(0)
+        yield Output(raw, gzipped=gzipped)
+
+
+def lock(file: int, path: Path) -> None:
+    """Be the only one who writes it. BlockingIOError: another does, or has just given it its final name."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(file), path.stat()):
+            raise BlockingIOError
+    except FileNotFoundError as cause:
+        raise BlockingIOError from cause
+    except OSError as cause:
+        if isinstance(cause, BlockingIOError):
+            raise
+        return  # a file system without locks
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Iterable[bytes]]:
+    with path.open("rb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=raw, mode="rb") as packed:
+                yield packed
         else:
-            yield cast("BinaryIO", raw)
-        if mode == "wb":
-            raw.flush()
-            os.fsync(raw.fileno())
+            yield raw
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that a power cut does not take the new name away again."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # not every file system can
+            os.fsync(place)
+    finally:
+        os.close(place)

@@ -21,7 +21,8 @@ import orjson
 
 from berth.errors import StoreDown, Taken, UserError
 from berth.store import statement
-from berth.store.engine import Changes, Clock, Locked, Row
+from berth.store.engine import Changes, Clock, Locked, Row, Standby
+from berth.store.private import make_private
 
 BUSY_SECONDS = 5.0
 T = TypeVar("T")
@@ -117,6 +118,7 @@ class Sqlite:
         self.clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
         self._turn = asyncio.Lock()
+        make_private(path)
         self._writer = connection(path)
 
     @classmethod
@@ -169,8 +171,8 @@ class Sqlite:
         finally:
             await asyncio.to_thread(reader.close)
 
-    async def lagging(self) -> bool:
-        return False  # there is nothing to fail over to
+    async def standby(self) -> Standby:
+        return Standby.SAFE  # there is nothing to fail over to
 
     async def close(self) -> None:
         async with self._turn:

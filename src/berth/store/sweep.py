@@ -1,6 +1,7 @@
 """Frees what nobody holds any more: entries whose time has passed, then addresses without entries, in one
 transaction per pool and portion, each condition checked again in the statement that deletes. One replica at a
-time does it (a row says who), and none does while the clock cannot be trusted (`guard.py`).
+time does it (a row says who), and none does while the clock cannot be trusted (`guard.py`). Time that is
+only doubted is taken off: what it would have ended is freed later by as much.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Swept:
     entries: int = 0
     addresses: int = 0
     held_back: str = ""  # why it did nothing: OtherReplica, ClockJumped or ClocksApart
+    doubted_ms: int = 0  # by how much later it frees, since nobody measured that time
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Sweeper:
         held_back = await self._held_back()
         if held_back:
             await self.ledger.refresh()
-            return Swept(held_back=held_back)
+            return Swept(held_back=held_back, doubted_ms=self.guard.doubted_ms)
         entries = addresses = 0
         for pool in sorted(self.ledger.memory.spaces):
             while True:
@@ -63,7 +65,7 @@ class Sweeper:
         await self._prune()
         # What was freed comes to memory as any other replica's doing does: from the history, in its order.
         await self.ledger.refresh()
-        return Swept(entries, addresses)
+        return Swept(entries, addresses, doubted_ms=self.guard.doubted_ms)
 
     async def _held_back(self) -> str:
         async with self.ledger.engine.transaction() as tx:
@@ -83,7 +85,7 @@ class Sweeper:
         """Some lapsed entries of a pool, and the addresses they were the last on."""
         async with self.ledger.engine.transaction() as tx:
             locked = await tx.lock([pool])
-            lapsed = await tx.rows(LAPSED, pool, locked.now)
+            lapsed = await tx.rows(LAPSED, pool, locked.now - self.guard.doubted_ms)
             if not lapsed:
                 return 0, 0
             freed = await tx.rows(EMPTY, sorted({row[0] for row in lapsed}))
@@ -102,7 +104,7 @@ class Sweeper:
 
     async def _prune(self) -> None:
         async with self.ledger.engine.transaction() as tx:
-            now = await tx.now()
+            now = await tx.now() - self.guard.doubted_ms
             before = now - self.history_ms
             await tx.rows(PRUNE_SEEN, before)
             await operators.prune(tx, now - DAY_MS)
