@@ -69,8 +69,8 @@ def parse_range(text: str) -> Range:
         run = _block(text, "range").range
     else:
         first, _, last = text.partition("-")
-        ends = (_unmapped(*_value(end, "range", text)) for end in (first, last))
-        run = _between(*ends, f"invalid range {text!r}")
+        start, end = (_unmapped(*_value(edge, "range", text)) for edge in (first, last))
+        run = _between(start, end, f"invalid range {text!r}")
     return readable(run, f"invalid range {text!r}")
 
 
