@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _log = log.get("berth.metal3")
-EXHAUSTED = {Reason.POOL_EXHAUSTED, Reason.PIN_OUTSIDE}
-NOT_READY = {"PoolNotFound", "PoolDeleting", "PoolInvalid", "ClusterNotFound"}
+ADDRESS_TAKEN = "AddressTaken"  # two met at one address
 # Put there by the API server for its garbage collector, which waits for the address, and so for us.
 COLLECTORS = {"foregroundDeletion", "orphan"}
 
 
 class Book:
     dialect = "metal3"
-    announces = False
+    announces = True
     guard_status = True  # the status says which address is the claim's: two operators must not both say it
     pools: Pools
 
@@ -235,7 +234,7 @@ class Book:
 
     async def _pass_over(self, claim: Object, record: Object) -> None:
         text = f"{record['spec']['address']} was given back ({meta.uid(record)}); choosing another"
-        refused = self.flavour.refused_status(claim, "AllocationFailed", text)
+        refused = self.flavour.refused_status(claim, ADDRESS_TAKEN, text)
         change = patch.diff(claim.get("status") or {}, refused)
         if change is None:
             return  # it was said before, with this very object
@@ -343,10 +342,8 @@ class Book:
 
     def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
         if isinstance(refusal, Wait):
-            reason = "PoolNotReady" if refusal.reason in NOT_READY else "AllocationFailed"
-            return self.flavour.refused_status(claim, reason, refusal.message)
-        reason = "PoolExhausted" if refusal.reason in EXHAUSTED else "AllocationFailed"
-        return self.flavour.refused_status(claim, reason, refusal_message(refusal))
+            return self.flavour.refused_status(claim, refusal.reason, refusal.message)
+        return self.flavour.refused_status(claim, str(refusal.reason), refusal_message(refusal))
 
     def message(self, refusal: Refusal) -> str:
         """For the Event: upstream's words, which clients match in the status, and what they leave out."""
