@@ -6,7 +6,7 @@ import pytest
 
 from berth.errors import Taken
 from berth.leasing import SOMEONE, Claim, Grant, Lease, Pool, Space, Strategy, Usage, decide
-from berth.net import parse_block, parse_range
+from berth.net import Family, Range, parse_block, parse_range
 
 STRATEGIES = pytest.mark.parametrize("strategy", list(Strategy))
 
@@ -215,7 +215,8 @@ def test_cursors_survive_an_edit_and_end_with_the_round_robin() -> None:
 
 @STRATEGIES
 def test_a_pool_of_all_addresses_there_are_is_counted_exactly(strategy: Strategy) -> None:
-    space = Space(pool("::/0", "0.0.0.0/0", strategy=strategy, db="::1"))
+    everything = tuple(Range(family, 0, family.top) for family in (Family.V6, Family.V4))
+    space = Space(Pool("p", everything, reservations={"db": parse_block("::1")}, strategy=strategy))
     assert space.usage() == Usage(total=2**128 + 2**32, free=2**128 + 2**32 - 1, reserved=1)
     space.take(parse_block("8000::/1"), "half of it")
     space.take(parse_block("::1"), "db")

@@ -31,12 +31,16 @@ from berth.net import Family, Range, RangeSet, block_at, blocks_of, parse_block,
             "192.168.1.10/31 192.168.1.12/30 192.168.1.16/28",
         ),
         ("10.0.0.0/24 10.0.0.128/25 10.0.0.200", "10.0.0.0/24"),
-        ("0.0.0.0/0 ::/0", "0.0.0.0/0 ::/0"),
+        ("0.0.0.0/0 8000::/1", "0.0.0.0/0 8000::/1"),
     ],
 )
 def test_ranges_are_cut_into_the_blocks_of_kubipams_table(ranges: str, blocks: str) -> None:
     merged = RangeSet(map(parse_range, ranges.split()))
     assert [str(block) for block in merged.blocks()] == blocks.split()
+
+
+def test_all_addresses_there_are_make_one_block() -> None:
+    assert [str(block) for block in blocks_of(Range(Family.V6, 0, Family.V6.top))] == ["::/0"]
 
 
 @budget(200)

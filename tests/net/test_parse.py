@@ -12,7 +12,7 @@ from tests.support.deep import budget
 
 from berth.errors import InvalidText
 from berth.net import Address, Family, Range, parse_address, parse_block, parse_range
-from berth.net.parse import EndsBeforeStart, FamiliesDiffer
+from berth.net.parse import EndsBeforeStart, FamiliesDiffer, TouchesMapped, is_address, parse_host
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,46 @@ def test_a_block_loses_its_host_bits(text: str, canonical: str) -> None:
     assert str(parse_block(text)) == canonical
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "::/0",
+        "::/64",
+        "::/80",
+        "::ffff:10.0.0.8/95",
+        "::fffe:0:0/95",
+        "::-1::",
+        "::1-::1:0:0:0",
+        "::fffe:ffff:ffff-::1:0:0:0",
+    ],
+)
+def test_an_ipv6_range_with_ipv4_mapped_addresses_is_refused(text: str) -> None:
+    """What is given out of it would be read back as IPv4; the error says what to leave out."""
+    with pytest.raises(TouchesMapped, match=r"::ffff:0:0/96.*leave those out") as raised:
+        parse_range(text)
+    assert repr(text) in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["::-::fffe:ffff:ffff", "::1:0:0:0/80", "::/96", "::1:0:0:0-ffff::", "::1"])
+def test_an_ipv6_range_beside_the_ipv4_mapped_addresses_is_as_good_as_any(text: str) -> None:
+    read = parse_range(text)
+    assert (read.family, parse_range(str(read))) == (Family.V6, read)
+
+
+@pytest.mark.parametrize(
+    "text", ["10.0.0.1/32", "10.0.0.1-10.0.0.2", "10.0.0.01", "fe80::1%eth0", "10.0.0.1\0", ""]
+)
+def test_a_host_is_one_address_and_nothing_else(text: str) -> None:
+    assert not is_address(text)
+    with pytest.raises(InvalidText, match="invalid address"):
+        parse_host(text)
+    assert (str(parse_host("::ffff:10.0.0.8")), is_address("::ffff:10.0.0.8")) == ("10.0.0.8/32", True)
+
+
+def has_mapped(whole: Range) -> bool:
+    return whole.family is Family.V6 and whole.first <= 0xFFFF_FFFF_FFFF and whole.last >= 0xFFFF_0000_0000
+
+
 def values(family: Family) -> st.SearchStrategy[int]:
     return st.one_of(st.integers(0, family.top), st.integers(0, 2**20))
 
@@ -159,7 +199,11 @@ def test_every_block_is_what_the_standard_library_makes_of_its_text(
     if block.family == family:
         assert (block.first, block.last) == (int(network[0]), int(network[-1]))
         assert parse_block(str(block)) == block
-        assert parse_range(text) == block.range
+        if has_mapped(block.range):
+            with pytest.raises(TouchesMapped):
+                parse_range(text)
+        else:
+            assert parse_range(text) == block.range
 
 
 @budget(200)
@@ -167,7 +211,7 @@ def test_every_block_is_what_the_standard_library_makes_of_its_text(
 def test_every_range_survives_the_way_to_text_and_back(data: st.DataObject, family: Family) -> None:
     first, last = sorted((data.draw(values(family)), data.draw(values(family))))
     whole = Range(family, first, last)
-    if first >> 32 != 0xFFFF and last >> 32 != 0xFFFF:
+    if not has_mapped(whole):
         assert parse_range(str(whole)) == whole
 
 

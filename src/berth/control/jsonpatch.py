@@ -17,6 +17,8 @@ def diff(old: Any, new: Any, path: str = "") -> list[Operation]:
 
 
 def _diff(old: Any, new: Any, path: str) -> Iterator[Operation]:
+    if old is new:
+        return  # what was not touched is not walked: a pool may have 50,000 entries
     if isinstance(old, dict) and isinstance(new, dict):
         yield from _objects(old, new, path)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):

@@ -11,18 +11,16 @@ from enum import IntEnum
 
 
 class Family(IntEnum):
+    width: int  # bits of an address of this family
+    top: int  # the highest address as an int
+
     V4 = 4
     V6 = 6
 
-    @property
-    def width(self) -> int:
-        """Bits of an address of this family."""
-        return 32 if self == 4 else 128
-
-    @property
-    def top(self) -> int:
-        """The highest address as an int."""
-        return (1 << self.width) - 1
+    def __init__(self, number: int) -> None:
+        """Computed once: every range and block that is made asks."""
+        self.width = 32 if number == 4 else 128
+        self.top = (1 << self.width) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,14 @@ class RangeSet:
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._firsts: dict[Family, list[int]] = {}
         self._lasts: dict[Family, list[int]] = {}
-        for item in sorted(ranges, key=lambda item: (item.family, item.first)):
-            self._append(item)
-        self.count = sum(item.size for item in self)
-
-    def _append(self, item: Range) -> None:
-        firsts = self._firsts.setdefault(item.family, [])
-        lasts = self._lasts.setdefault(item.family, [])
-        if lasts and item.first <= lasts[-1] + 1:
-            lasts[-1] = max(lasts[-1], item.last)
-        else:
-            firsts.append(item.first)
-            lasts.append(item.last)
+        by_family: dict[Family, list[tuple[int, int]]] = {}
+        for item in ranges:
+            by_family.setdefault(item.family, []).append((item.first, item.last))
+        for family in sorted(by_family):
+            self._firsts[family], self._lasts[family] = _merged(sorted(by_family[family]))
+        self.count = sum(
+            sum(lasts) - sum(self._firsts[family]) + len(lasts) for family, lasts in self._lasts.items()
+        )
 
     def __iter__(self) -> Iterator[Range]:
         """The ranges, IPv4 before IPv6, ascending."""
@@ -62,6 +58,11 @@ class RangeSet:
         index = bisect_right(self._firsts.get(item.family, []), item.first) - 1
         return index >= 0 and item.last <= lasts[index]
 
+    def holds(self, family: Family, value: int) -> bool:
+        """Is this one address in the set?"""
+        index = bisect_right(self._firsts.get(family, ()), value) - 1
+        return index >= 0 and value <= self._lasts[family][index]
+
     def within(self, item: Range | Block) -> Iterator[Range]:
         """The parts of the set inside a range, ascending."""
         firsts = self._firsts.get(item.family, [])
@@ -86,3 +87,18 @@ class RangeSet:
         """The fewest blocks that make up the set, in address order."""
         for item in self:
             yield from blocks_of(item)
+
+
+def _merged(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Ascending firsts and lasts of what the pairs cover; what touches is one."""
+    firsts: list[int] = []
+    lasts: list[int] = []
+    end = -2
+    for first, last in pairs:
+        if first > end + 1:
+            firsts.append(first)
+            lasts.append(last)
+            end = last
+        elif last > end:
+            lasts[-1] = end = last
+    return firsts, lasts

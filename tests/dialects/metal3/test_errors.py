@@ -28,7 +28,9 @@ async def test_an_exhausted_pool_is_told_on_the_claim(world: World) -> None:
     """M-095: message, no address, held by our finalizer; and a Warning Event with the same reason."""
     await full(world)
     stored = await world.get(kinds.CLAIM, "x")
-    assert stored["status"] == {"errorMessage": EXHAUSTED}
+    ready = meta.condition(stored, "Ready") or {}
+    assert stored["status"] == {"errorMessage": EXHAUSTED, "conditions": [ready]}
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "PoolExhausted", EXHAUSTED)
     assert meta.finalizers(stored) == [kinds.CLAIM_FINALIZER]
 
     async def told() -> bool:
@@ -40,6 +42,40 @@ async def test_an_exhausted_pool_is_told_on_the_claim(world: World) -> None:
         )
 
     await eventually(told)
+
+
+async def told_of(world: World, name: str) -> tuple[str, str, str]:
+    """Type, reason and message of the last Event about a claim."""
+
+    async def found() -> list[tuple[str, str, str]]:
+        events = [event for event in await world.list(EVENTS) if event["involvedObject"]["name"] == name]
+        return [(event["type"], event["reason"], event["message"]) for event in events]
+
+    return (await eventually(found))[-1]
+
+
+async def test_a_claim_that_is_served_at_once_is_told_of_too(world: World) -> None:
+    """One Event a grant, with the address and the pool; and the word of the Event is the condition's."""
+    await world.create(pool("pool", A))
+    await world.ask("c1")
+    expected = f"10.0.0.10 allocated from {world.namespace}/pool"
+    assert await told_of(world, "c1") == ("Normal", "AddressAllocated", expected)
+    ready = meta.condition(await world.get(kinds.CLAIM, "c1"), "Ready") or {}
+    assert (ready["status"], ready["reason"], ready["message"]) == ("True", "AddressAllocated", "10.0.0.10")
+    assert ready["observedGeneration"] == 1
+
+
+@pytest.mark.parametrize(
+    ("wants", "reason"), [("10.0.0.10", "PinTaken"), ("10.9.9.9", "PinOutside"), ("10.0.0.12", "PinTaken")]
+)
+async def test_the_word_of_the_event_is_the_conditions(world: World, wants: str, reason: str) -> None:
+    """Also where upstream's message is the same for two causes."""
+    await world.create(pool("pool", {**A, "preAllocations": {"other": "10.0.0.12"}}))
+    await world.ask("c1")
+    await world.refused("x", wants=wants)
+    assert (await told_of(world, "x"))[:2] == ("Warning", reason)
+    ready = meta.condition(await world.get(kinds.CLAIM, "x"), "Ready") or {}
+    assert (ready["status"], ready["reason"]) == ("False", reason)
 
 
 async def test_an_event_says_what_upstreams_words_leave_out(world: World) -> None:
@@ -67,7 +103,9 @@ async def test_a_release_serves_whoever_waits(world: World) -> None:
     await full(world)
     await world.delete(kinds.CLAIM, "c2")
     assert (await world.address_of("x", SOON))["spec"]["address"] == "10.0.0.11"
-    assert set((await world.get(kinds.CLAIM, "x"))["status"]) == {"address"}
+    stored = await world.get(kinds.CLAIM, "x")
+    assert set(stored["status"]) == {"address", "conditions"}
+    assert meta.is_true(stored, "Ready")
 
 
 async def test_growing_the_pool_serves_whoever_waits(world: World) -> None:

@@ -11,7 +11,7 @@ from berth.errors import InvalidText
 from berth.kube import meta
 from berth.leasing.model import Pool, Strategy
 from berth.net import Block, Family, Range, RangeSet, parse_block, parse_range
-from berth.net.parse import EndsBeforeStart, FamiliesDiffer
+from berth.net.parse import MAPPED, EndsBeforeStart, FamiliesDiffer, TouchesMapped
 
 Object = dict[str, Any]
 STRATEGIES = {"": Strategy.BEST_FIT, FIRST_MATCH: Strategy.BEST_FIT, ROUND_ROBIN: Strategy.ROUND_ROBIN}
@@ -78,6 +78,8 @@ def _entry(text: str) -> Range:
         raise InvalidText(f"{fault}: start and end ip have different version") from error
     except EndsBeforeStart as error:
         raise InvalidText(f"{fault}: end of range before start") from error
+    except TouchesMapped as error:
+        raise InvalidText(f"{fault}: {MAPPED}") from error
     except InvalidText as error:
         raise InvalidText(fault) from error
 

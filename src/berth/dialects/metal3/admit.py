@@ -1,22 +1,26 @@
 """Admission of IPPool, IPClaim and IPAddress: defaults, and a list of faults. Pure; every rule is looked at,
-not only the first that is broken.
+not only the first that is broken. A review costs n log n in what it brings, and a long one is read aside.
 
 Texts are wire-level: clients match them, misspelling (`bonds`) included.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import cached_property
+from itertools import islice
+from typing import Any, NamedTuple
 
 from berth.control.admission import Handler
 from berth.control.review import Answer, Fault, Faults, Review, patched
 from berth.control.webhooks import Webhook, rule
 from berth.dialects.metal3.kinds import GROUP
-from berth.dialects.metal3.translate import LONGEST_NAME_PREFIX, NAME_PREFIX, contains, entry_range
+from berth.dialects.metal3.translate import LONGEST_NAME_PREFIX, NAME_PREFIX, bounded
 from berth.errors import InvalidText
 from berth.leasing.model import Strategy
-from berth.net import Block, Family, Range, parse_address, parse_block
+from berth.net import Block, Family, Range, RangeSet, parse_block
+from berth.net.parse import is_address, parse_host
 
 Object = dict[str, Any]
 Rules = Callable[[Object, Object | None], Iterator[Fault]]
@@ -28,15 +32,23 @@ ANNOTATED = {
     "name": "asks-for-an-address",
     "expression": "has(object.metadata.annotations) && 'ipAddress' in object.metadata.annotations",
 }
+FURTHER = {"prefix", "gateway", "dnsServers"}  # what an entry may have beside its bounds
 REQUIRED = ("namePrefix", "pool", "claim", "address")
 EVERYTHING_SAID = 20  # overlapping entries named in warnings at most
+EVERY_FAULT = 100  # told at most; whoever corrects those is told of the next
+AT_ONCE = 500  # texts that are looked at on the event loop; a longer pool is read in a thread
 
 
 def routes() -> Mapping[str, Handler]:
     paths: dict[str, Handler] = {}
-    for kind, rules in (("ippool", pool_faults), ("ipclaim", claim_faults), ("ipaddress", address_faults)):
+    validate = {
+        "ippool": _validate_pool,
+        "ipclaim": _validating(claim_faults),
+        "ipaddress": _validating(address_faults),
+    }
+    for kind, handler in validate.items():
         paths[f"/mutate-ipam-metal3-io-v1alpha1-{kind}"] = _mutate
-        paths[f"/validate-ipam-metal3-io-v1alpha1-{kind}"] = _validating(rules)
+        paths[f"/validate-ipam-metal3-io-v1alpha1-{kind}"] = handler
     return paths
 
 
@@ -71,18 +83,48 @@ def _webhook(
 
 
 async def _mutate(review: Review) -> Answer:
+    if review.kind.kind == "IPPool" and _is_long(review):
+        return await asyncio.to_thread(_defaults, review)
+    return _defaults(review)
+
+
+def _defaults(review: Review) -> Answer:
     return patched(review, defaulted(review.object))
 
 
 def _validating(rules: Rules) -> Handler:
     async def validate(review: Review) -> Answer:
-        faults = Faults()
-        for fault in rules(review.object, review.old_object or None):
-            faults.add(*fault)
-        answer = faults.answer(review)
-        return answer.warning(*warnings(review.object)) if answer.allowed else answer
+        return _answer(review, rules(review.object, review.old_object or None))
 
     return validate
+
+
+async def _validate_pool(review: Review) -> Answer:
+    if _is_long(review):
+        return await asyncio.to_thread(_review_pool, review)
+    return _review_pool(review)
+
+
+def _review_pool(review: Review) -> Answer:
+    read = PoolTexts(review.object.get("spec") or {})
+    answer = _answer(review, _pool_faults(read, review.old_object or None))
+    return answer.warning(*_overlaps(read)) if answer.allowed else answer
+
+
+def _answer(review: Review, found: Iterator[Fault]) -> Answer:
+    faults = Faults()
+    for fault in islice(found, EVERY_FAULT):
+        faults.add(*fault)
+    return faults.answer(review)
+
+
+def _is_long(review: Review) -> bool:
+    """So long that reading it here would hold up everybody else. By length alone, whatever is in it."""
+    spec = review.object.get("spec") or {}
+    lists = [spec.get(field) or () for field in ("pools", "preAllocations", "dnsServers")]
+    servers = sum(len(entry.get("dnsServers") or ()) for entry in lists[0])
+    indexes = ((review.old_object.get("status") or {}).get("indexes")) or ()
+    return sum(map(len, lists)) + servers + len(indexes) > AT_ONCE
 
 
 def defaulted(obj: Object) -> Object:
@@ -102,21 +144,27 @@ def defaulted(obj: Object) -> Object:
 
 
 def _without_zeros(entry: Any) -> Any:
-    if not isinstance(entry, dict):
+    """The entry itself where it has none: most have none, and there may be 16,384."""
+    if not isinstance(entry, dict) or not any(map(_is_zero, entry.values())):
         return entry
     return {key: value for key, value in entry.items() if not _is_zero(value)}
 
 
 def warnings(obj: Object) -> list[str]:
     """Entries that overlap one another: legal, an address belongs to the first, but seldom meant."""
-    if obj["kind"] != "IPPool":
+    return _overlaps(PoolTexts(obj.get("spec") or {})) if obj["kind"] == "IPPool" else []
+
+
+def _overlaps(read: PoolTexts) -> list[str]:
+    if sum(entry.range.size for entry in read.entries if entry.range is not None) == read.area.count:
         return []
-    entries = enumerate((obj.get("spec") or {}).get("pools") or ())
-    ranges = [(i, found) for i, entry in entries if (found := _range(entry)) is not None]
-    known = sorted(ranges, key=lambda pair: (pair[1].family, pair[1].first))
+    known = [(i, entry.range) for i, entry in enumerate(read.entries) if entry.range is not None]
+    known.sort(key=lambda pair: (pair[1].family, pair[1].first))
     said: list[str] = []
     widest: tuple[int, Range] | None = None  # of those before, the one that reaches farthest
     for index, found in known:
+        if len(said) == EVERYTHING_SAID:
+            break
         if widest is not None and widest[1].family is found.family and found.first <= widest[1].last:
             one, two = sorted((widest[0], index))
             said.append(
@@ -124,36 +172,127 @@ def warnings(obj: Object) -> list[str]:
             )
         if widest is None or widest[1].family is not found.family or found.last > widest[1].last:
             widest = (index, found)
-    return said[:EVERYTHING_SAID]
+    return said
 
 
 # IPPool
 
 
+class EntryText(NamedTuple):
+    """An entry of `spec.pools`, what is wrong with its bounds, and what lies between them."""
+
+    given: Object
+    fault: str | None
+    range: Range | None
+
+    @property
+    def families(self) -> set[Family]:
+        """Of an entry that can be read, one; what cannot be read may be of both, or of none."""
+        if self.range is not None:
+            return {self.range.family}
+        texts = [self.given.get("start") or "", (self.given.get("subnet") or "").partition("/")[0]]
+        return {parse_host(text).family for text in texts if text and is_address(text)}
+
+
+class PoolTexts:
+    """A pool's spec, each text of it read once and when it is asked for: there may be 16,384 entries and
+    32,768 reservations. What an edit leaves as it was is read once for the pool before and after it."""
+
+    def __init__(self, spec: Object, hosts: dict[str, Block | None] | None = None) -> None:
+        self.spec = spec
+        self.hosts: dict[str, Block | None] = {} if hosts is None else hosts
+
+    @cached_property
+    def entries(self) -> list[EntryText]:
+        return [self._entry(entry) for entry in self.spec.get("pools") or ()]
+
+    @cached_property
+    def reservations(self) -> list[tuple[str, str, Block | None]]:
+        reserved = self.spec.get("preAllocations") or {}
+        return [(name, text, self.host(text)) for name, text in reserved.items()]
+
+    @cached_property
+    def area(self) -> RangeSet:
+        """What the entries have together, sorted once for all that is looked for in it."""
+        return RangeSet(entry.range for entry in self.entries if entry.range is not None)
+
+    def host(self, text: str) -> Block | None:
+        """The address, or None if it is none."""
+        if text in self.hosts:
+            return self.hosts[text]
+        try:
+            found = parse_host(text)
+        except InvalidText:
+            found = None
+        self.hosts[text] = found
+        return found
+
+    def _entry(self, entry: Object) -> EntryText:
+        start, end, subnet = entry.get("start"), entry.get("end"), entry.get("subnet")
+        first, last = self.host(start) if start else None, self.host(end) if end else None
+        if start and first is None:
+            return EntryText(entry, f'invalid Start IP "{start}"', None)
+        if end and last is None:
+            return EntryText(entry, f'invalid End IP "{end}"', None)
+        try:
+            block = _subnet(subnet) if subnet else None
+        except InvalidText as error:
+            return EntryText(entry, f'invalid Subnet "{subnet}": {error}', None)
+        if end and not (start or subnet):
+            return EntryText(entry, "end alone gives no range: set start or subnet too", None)
+        if first is not None and last is not None:
+            if first.family is not last.family:
+                return EntryText(entry, f"start IP {start} and end IP {end} are of different families", None)
+            if last.first < first.first:
+                return EntryText(entry, f"end IP {end} is before start IP {start}", None)
+        try:
+            return EntryText(entry, None, bounded(first, last, block))
+        except InvalidText as error:
+            return EntryText(entry, str(error), None)
+
+
+def _subnet(text: str) -> tuple[Block, Block]:
+    address, slash, _ = text.partition("/")
+    if not slash:
+        raise InvalidText(f"invalid CIDR address: {text}")
+    return parse_block(text), parse_host(address)
+
+
 def pool_faults(pool: Object, old: Object | None) -> Iterator[Fault]:
+    return _pool_faults(PoolTexts(pool.get("spec") or {}), old)
+
+
+def _pool_faults(read: PoolTexts, old: Object | None) -> Iterator[Fault]:
     """On update, what was wrong before is not held against it: a pool that upstream accepted, or one whose
     address lies outside by now, can still be labelled, held and let go, and repaired step by step.
     """
-    spec = pool.get("spec") or {}
     if old is None:
-        yield from _spec_faults(spec, "is out of bonds of the pools given")
+        yield from _spec_faults(read, "is out of bonds of the pools given")
         return
-    before = old.get("spec") or {}
-    if spec == before:
+    before = PoolTexts(old.get("spec") or {}, read.hosts)
+    if read.spec == before.spec:
         return
+    yield from _pool_changes(read.spec, before.spec)
     bounds = "is out of bounds of the pools given"
-    yield from _pool_changes(spec, before)
-    known = {fault.body for fault in _spec_faults(before, bounds)}
-    yield from (fault for fault in _spec_faults(spec, bounds) if fault.body not in known)
-    if before.get("pools") != spec.get("pools"):
-        yield from _in_use_outside(old, _ranges(before), _ranges(spec))
+    known: set[tuple[str, str]] | None = None
+    for fault in _spec_faults(read, bounds):
+        if known is None:
+            known = {_same(one) for one in _spec_faults(before, bounds)}
+        if _same(fault) not in known:
+            yield fault
+    if before.spec.get("pools") != read.spec.get("pools"):
+        yield from _in_use_outside(old, before, read)
 
 
-def _spec_faults(spec: Object, out_of_bounds: str) -> Iterator[Fault]:
-    yield from _pool_fields(spec)
-    ranges = _ranges(spec)
-    for text in (spec.get("preAllocations") or {}).values():
-        if not _in_bounds(text, ranges):
+def _same(fault: Fault) -> tuple[str, str]:
+    """Wherever in the object it is: an entry may have moved."""
+    return fault.text, fault.value if isinstance(fault.value, str) else fault.body
+
+
+def _spec_faults(read: PoolTexts, out_of_bounds: str) -> Iterator[Fault]:
+    yield from _pool_fields(read)
+    for _, text, block in read.reservations:
+        if block is None or not read.area.holds(block.family, block.first):
             yield Fault("spec.preAllocations", text, out_of_bounds)
 
 
@@ -165,95 +304,75 @@ def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
         yield Fault("spec.allocationStrategy", strategy, "cannot be modified after creation")
 
 
-def _pool_fields(spec: Object) -> Iterator[Fault]:
+def _pool_fields(read: PoolTexts) -> Iterator[Fault]:
+    spec = read.spec
     yield from _name_prefix(spec.get("namePrefix", ""))
     yield from _addresses("spec", spec)
-    yield from _prefix_of("spec.prefix", spec.get("prefix"), _families(spec))
-    yield from _reservations(spec.get("preAllocations") or {})
+    if spec.get("prefix"):
+        # Of the entries that take the pool's own prefix.
+        inheriting = (entry for entry in read.entries if not entry.given.get("prefix"))
+        families = {family for entry in inheriting for family in entry.families}
+        yield from _prefix_of("spec.prefix", spec["prefix"], families)
+    yield from _reservations(read)
     random = spec.get("allocationStrategy") == Strategy.RANDOM
-    for index, entry in enumerate(spec.get("pools") or ()):
-        yield from _entry(f"spec.pools[{index}]", entry, random=random)
+    for index, entry in enumerate(read.entries):
+        if random or entry.range is None or entry.given.keys() & FURTHER:
+            yield from _entry(f"spec.pools[{index}]", entry, random=random)
 
 
 def _name_prefix(text: str) -> Iterator[Fault]:
-    if not NAME_PREFIX.fullmatch(text):
+    if len(text) > LONGEST_NAME_PREFIX:
+        yield Fault("spec.namePrefix", text, f"must be at most {LONGEST_NAME_PREFIX} characters")
+    elif not NAME_PREFIX.fullmatch(text):
         rule = "must consist of lower case letters, digits, dashes and dots, and start with a letter or digit"
         yield Fault("spec.namePrefix", text, f"{rule}: it begins the names of IPAddress objects")
-    elif len(text) > LONGEST_NAME_PREFIX:
-        yield Fault("spec.namePrefix", text, f"must be at most {LONGEST_NAME_PREFIX} characters")
 
 
 def _addresses(path: str, fields: Object) -> Iterator[Fault]:
     gateway = fields.get("gateway") or ""
-    if gateway and not _is_address(gateway):
+    if gateway and not is_address(gateway):
         yield Fault(f"{path}.gateway", gateway, NOT_AN_ADDRESS)
     for index, server in enumerate(fields.get("dnsServers") or ()):
-        if server and not _is_address(server):
+        if server and not is_address(server):
             yield Fault(f"{path}.dnsServers[{index}]", server, NOT_AN_ADDRESS)
 
 
-def _reservations(reservations: Mapping[str, str]) -> Iterator[Fault]:
+def _reservations(read: PoolTexts) -> Iterator[Fault]:
     seen: dict[Block, str] = {}
-    for name, text in reservations.items():
-        if not _is_address(text):
+    for name, text, block in read.reservations:
+        if block is None:
             yield Fault(f"spec.preAllocations.{name}", text, NOT_AN_ADDRESS)
             continue
-        other = seen.setdefault(parse_block(text), name)
+        other = seen.setdefault(block, name)
         if other != name:
             said = f'IP address is already pre-allocated to claim "{other}"'
             yield Fault(f"spec.preAllocations.{name}", text, said)
 
 
-def _entry(path: str, entry: Object, *, random: bool) -> Iterator[Fault]:
-    start, end, subnet = (entry.get(key) or "" for key in ("start", "end", "subnet"))
-    if not (start or end or subnet):
-        yield Fault(path, entry, "pool entry must specify at least one of start, end, or subnet")
+def _entry(path: str, entry: EntryText, *, random: bool) -> Iterator[Fault]:
+    given = entry.given
+    if not (given.get("start") or given.get("end") or given.get("subnet")):
+        yield Fault(path, given, "pool entry must specify at least one of start, end, or subnet")
         return
-    wrong = _bounds_fault(start, end, subnet)
-    if wrong is not None:
-        yield Fault(path, entry, wrong)
-    yield from _addresses(path, entry)
-    yield from _prefix_of(f"{path}.prefix", entry.get("prefix"), _entry_families(entry))
-    if wrong is None and random and (why := _unsized(entry, start, end, subnet)):
-        yield Fault(path, entry, f'cannot be used with allocationStrategy "random": {why}')
+    if entry.fault is not None:
+        yield Fault(path, given, entry.fault)
+    if given.get("gateway") or given.get("dnsServers"):
+        yield from _addresses(path, given)
+    if given.get("prefix"):
+        yield from _prefix_of(f"{path}.prefix", given["prefix"], entry.families)
+    if entry.fault is None and random and (why := _unsized(entry)):
+        yield Fault(path, given, f'cannot be used with allocationStrategy "random": {why}')
 
 
-def _bounds_fault(start: str, end: str, subnet: str) -> str | None:
-    for label, text in (("Start IP", start), ("End IP", end)):
-        if text and not _is_address(text):
-            return f'invalid {label} "{text}"'
-    if subnet and (why := _subnet_fault(subnet)):
-        return f'invalid Subnet "{subnet}": {why}'
-    if end and not (start or subnet):
-        return "end alone gives no range: set start or subnet too"
-    if start and end:
-        first, last = parse_address(start), parse_address(end)
-        if first.family is not last.family:
-            return f"start IP {start} and end IP {end} are of different families"
-        if last.value < first.value:
-            return f"end IP {end} is before start IP {start}"
-    return None
-
-
-def _subnet_fault(subnet: str) -> str | None:
-    if "/" not in subnet:
-        return f"invalid CIDR address: {subnet}"
-    try:
-        parse_block(subnet)
-    except InvalidText as error:
-        return str(error)
-    return None
-
-
-def _unsized(entry: Object, start: str, end: str, subnet: str) -> str | None:
+def _unsized(entry: EntryText) -> str | None:
     """Why a random address cannot be drawn from the entry; None if it can."""
+    start, end, subnet = (entry.given.get(key) or "" for key in ("start", "end", "subnet"))
     if start and not end and not subnet:
         return "pool with Start requires End or Subnet to determine size"
-    found = entry_range(entry)
-    if found is None:
+    if entry.range is None:
         last = parse_block(subnet).range.last if subnet else 0
         return f"end IP {end or _text(parse_block(subnet).family, last)} is before start IP {start or subnet}"
-    return "pool size exceeds int range" if found.size > LARGEST_RANDOM else None
+    return "pool size exceeds int range" if entry.range.size > LARGEST_RANDOM else None
 
 
 def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]:
@@ -265,40 +384,14 @@ def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]
         yield Fault(path, prefix, f"is not a prefix length of {family} address: 0 to {widest}")
 
 
-def _in_use_outside(old: Object, before: list[Range], ranges: list[Range]) -> Iterator[Fault]:
+def _in_use_outside(old: Object, before: PoolTexts, read: PoolTexts) -> Iterator[Fault]:
     """Addresses given out that this edit would leave outside; not those that were outside before."""
     for text in ((old.get("status") or {}).get("indexes") or {}).values():
-        if not _in_bounds(text, ranges) and _in_bounds(text, before):
+        block = read.host(text)
+        if block is None or read.area.holds(block.family, block.first):
+            continue
+        if before.area.holds(block.family, block.first):
             yield Fault("spec.pools", text, "is in use but out of bounds of the pools given")
-
-
-def _families(spec: Object) -> set[Family]:
-    """Of the entries that take the pool's own prefix."""
-    entries = [entry for entry in spec.get("pools") or () if not entry.get("prefix")]
-    return {family for entry in entries for family in _entry_families(entry)}
-
-
-def _entry_families(entry: Object) -> set[Family]:
-    texts = [entry.get("start") or "", (entry.get("subnet") or "").partition("/")[0]]
-    return {parse_address(text).family for text in texts if text and _is_address(text)}
-
-
-def _ranges(spec: Object) -> list[Range]:
-    return [found for entry in spec.get("pools") or () if (found := _range(entry)) is not None]
-
-
-def _range(entry: Object) -> Range | None:
-    try:
-        return entry_range(entry)
-    except InvalidText:
-        return None  # said where the entry itself is looked at
-
-
-def _in_bounds(text: str, ranges: list[Range]) -> bool:
-    if not _is_address(text):
-        return False
-    block = parse_block(text)
-    return any(contains(one, block) for one in ranges)
 
 
 # IPClaim and IPAddress
@@ -327,14 +420,14 @@ def address_faults(address: Object, old: Object | None) -> Iterator[Fault]:
         if not (spec.get(field) or {}).get("name"):
             yield Fault(f"spec.{field}.name", "", "cannot be empty")
     text = spec.get("address") or ""
-    if not _is_address(text):
+    if not is_address(text):
         yield Fault("spec.address", text, NOT_AN_ADDRESS if text else "cannot be empty")
     yield from _wanted(address)
 
 
 def _wanted(obj: Object) -> Iterator[Fault]:
     text = _annotation(obj)
-    if text and not _is_address(text):
+    if text and not is_address(text):
         yield Fault("metadata.annotations.ipAddress", text, NOT_AN_ADDRESS)
 
 
@@ -346,14 +439,6 @@ def _same_reference(field: str, spec: Object, before: Object) -> Iterator[Fault]
     new, old = (s.get(field) or {} for s in (spec, before))
     if any((new.get(key) or "") != (old.get(key) or "") for key in ("name", "namespace", "kind")):
         yield Fault(f"spec.{field}", new, FIXED)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parse_address(text)
-    except InvalidText:
-        return False
-    return True
 
 
 def _is_zero(value: Any) -> bool:

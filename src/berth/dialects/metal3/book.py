@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _log = log.get("berth.metal3")
-EXHAUSTED = {Reason.POOL_EXHAUSTED, Reason.PIN_OUTSIDE}
-NOT_READY = {"PoolNotFound", "PoolDeleting", "PoolInvalid", "ClusterNotFound"}
+ADDRESS_TAKEN = "AddressTaken"  # two met at one address
 # Put there by the API server for its garbage collector, which waits for the address, and so for us.
 COLLECTORS = {"foregroundDeletion", "orphan"}
 
 
 class Book:
     dialect = "metal3"
-    announces = False
+    announces = True
     guard_status = True  # the status says which address is the claim's: two operators must not both say it
     pools: Pools
 
@@ -147,7 +146,9 @@ class Book:
         desks = (open_pool.desk,)
         if (record := self.leases.named_by(claim)) is not None:
             block = block_of(record)
-            return Leave() if block is None else Serve(Claim(key, name, pin=block), desks)
+            if block is None or self.pools.is_odd(open_pool.spec.pool.name, self.leases, record):
+                return Leave()  # two claims show one address since before: neither is moved, the pool says so
+            return Serve(Claim(key, name, pin=block), desks)
         if open_pool.desk.space.leases_of(key):
             # What it has it keeps, whatever the annotation says by now.
             return Serve(Claim(key, name), desks)
@@ -179,6 +180,7 @@ class Book:
             raise Conflict(409, f"IPPool {key} is gone; looking again")
         try:
             record = await self.leases.commit(claim, pool, open_pool.spec, block)
+            self._refuse_odd(claim, key, record, block)
         except (Invalid, BadRequest, Forbidden) as error:
             _log.warning("the API server refuses an IPAddress", block=str(block), error=str(error))
             raise NotStored(NOT_CREATED, str(error)) from error
@@ -192,6 +194,15 @@ class Book:
         record = await self._made_ours(claim, record)
         await self._tidy(claim, record, desk)
         return record
+
+    def _refuse_odd(self, claim: Object, key: str, record: Object, block: Block) -> None:
+        """Another object has the address: what was just stored, or made by hand, is no lease."""
+        rival = self.pools.rival(key, self.leases, record, block)
+        if rival is None or record["metadata"]["name"] == self.flavour.bound_name(claim):
+            return
+        if made_for(self.flavour, record) == meta.uid(claim) and not rival.is_object(record):
+            raise StepBack(record, rival)
+        raise InTheWay(block, rival)
 
     async def _made_ours(self, claim: Object, record: Object) -> Object:
         """What was made for an earlier claim of the name says whose it is before anyone relies on it: an
@@ -223,7 +234,7 @@ class Book:
 
     async def _pass_over(self, claim: Object, record: Object) -> None:
         text = f"{record['spec']['address']} was given back ({meta.uid(record)}); choosing another"
-        refused = self.flavour.refused_status(claim, "AllocationFailed", text)
+        refused = self.flavour.refused_status(claim, ADDRESS_TAKEN, text)
         change = patch.diff(claim.get("status") or {}, refused)
         if change is None:
             return  # it was said before, with this very object
@@ -264,6 +275,13 @@ class Book:
             return None
         return claim if self.flavour.bound_name(claim) == address["metadata"]["name"] else None
 
+    def is_named(self, address: Object) -> bool:
+        """Does the claim it is for name it, living or going?"""
+        claim = self.cache.get(address["metadata"]["namespace"], self.flavour.claim_of_address(address))
+        if claim is None or self.flavour.bound_name(claim) != address["metadata"]["name"]:
+            return False
+        return self.leases.is_for(address, claim)
+
     def remember(self, claim: Object) -> None:
         """Before newcomers are served: what a claim names is its own, also where its object is gone."""
         if meta.is_deleting(claim) or not self.flavour.bound_name(claim):
@@ -281,7 +299,10 @@ class Book:
             return True
         if self.flavour.bound_name(claim) and self.leases.named_by(claim) is None:
             await self._confirm(claim)
-        return self._is_from_elsewhere(claim) and await self.leases.relearn(claim)
+        if not self._is_from_elsewhere(claim):
+            return False
+        await self.leases.relearn(claim)
+        return not self._is_from_elsewhere(claim)
 
     def _is_from_elsewhere(self, claim: Object) -> bool:
         """Held by our finalizer before it was ever answered, and we know nothing of it: it was moved here or
@@ -321,10 +342,8 @@ class Book:
 
     def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
         if isinstance(refusal, Wait):
-            reason = "PoolNotReady" if refusal.reason in NOT_READY else "AllocationFailed"
-            return self.flavour.refused_status(claim, reason, refusal.message)
-        reason = "PoolExhausted" if refusal.reason in EXHAUSTED else "AllocationFailed"
-        return self.flavour.refused_status(claim, reason, refusal_message(refusal))
+            return self.flavour.refused_status(claim, refusal.reason, refusal.message)
+        return self.flavour.refused_status(claim, str(refusal.reason), refusal_message(refusal))
 
     def message(self, refusal: Refusal) -> str:
         """For the Event: upstream's words, which clients match in the status, and what they leave out."""

@@ -7,21 +7,23 @@ old form, with a severity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.flavour import Written
+from berth.dialects.metal3.flavour import POOL_NOT_READY, READY, Written, utc_now
 from berth.dialects.metal3.translate import NOT_CREATED, Netconfig
 from berth.kube import meta
+from berth.leasing.model import Reason
 from berth.net import Block
 
 Object = dict[str, Any]
-READY = "Ready"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+# Cluster API reserves three words for a claim that is not ready, and its users know no others. Our own word
+# for the cause is in the Event, the metrics and the log.
+RESERVED = {
+    **dict.fromkeys((Reason.POOL_EXHAUSTED, Reason.PIN_OUTSIDE), "PoolExhausted"),
+    **dict.fromkeys(POOL_NOT_READY, "PoolNotReady"),
+}
 
 
 class Capi:
@@ -29,7 +31,7 @@ class Capi:
     claim_finalizer = kinds.CAPI_CLAIM_FINALIZER
     address_finalizer = kinds.CAPI_ADDRESS_FINALIZER
 
-    def __init__(self, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
         self._now = now
 
     def pool_key(self, claim: Object) -> str | None:
@@ -90,7 +92,8 @@ class Capi:
         return self._with_ready(claim, status, "True", "AddressAllocated", "")
 
     def refused_status(self, claim: Object, reason: str, message: str) -> Object:
-        return self._with_ready(claim, dict(claim.get("status") or {}), "False", reason, message)
+        word = RESERVED.get(reason, "AllocationFailed")
+        return self._with_ready(claim, dict(claim.get("status") or {}), "False", word, message)
 
     def _with_ready(self, claim: Object, status: Object, value: str, reason: str, message: str) -> Object:
         ready: Object = {"type": READY, "status": value, "reason": reason, "message": message}

@@ -175,7 +175,13 @@ def _fixed_reference(description: str) -> Schema:
 
 def _claim() -> Crd:
     spec = record({"pool": _fixed_reference("The IPPool asked.")}, ("pool",))
-    status = record({"address": _reference(), "errorMessage": text("Why there is no address.")})
+    status = record(
+        {
+            "address": _reference(),
+            "errorMessage": text("Why there is no address."),
+            "conditions": conditions(),
+        }
+    )
     short = (
         "ipc",
         "ipclaim",

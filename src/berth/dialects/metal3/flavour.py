@@ -6,6 +6,7 @@ Decisions, names and life are the same for both; only the fields and references 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from berth.dialects.metal3.translate import Netconfig
@@ -13,6 +14,13 @@ from berth.kube import meta
 from berth.net import Block
 
 Object = dict[str, Any]
+READY = "Ready"  # the condition of either claim
+# Reasons of a pool that serves nobody new, whatever is free in it.
+POOL_NOT_READY = {"PoolNotFound", "PoolDeleting", "PoolInvalid", "ClusterNotFound"}
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

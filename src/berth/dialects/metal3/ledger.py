@@ -91,6 +91,9 @@ class Leases:
     def key_of(self, claim: Object) -> str:
         return holder(self.flavour, claim["metadata"]["namespace"], claim["metadata"]["name"])
 
+    def key_of_object(self, address: Object) -> str:
+        return object_key(self.resource, address["metadata"]["namespace"], address["metadata"]["name"])
+
     def holder_of(self, address: Object) -> str:
         namespace = address["metadata"]["namespace"]
         return holder(self.flavour, namespace, self.flavour.claim_of_address(address))
@@ -141,14 +144,24 @@ class Leases:
             record = await self._create(claim, pool, spec, block)
         else:
             record = await self._look_at(record)
-        born = born_at(record)
+        born, namespace, lock = born_at(record), record["metadata"]["namespace"], spec.address_name(block)
         self.kept.cache.observe(record)
-        twin = await self._twins.find(
-            self.flavour.kind, record["metadata"]["namespace"], spec.address_name(block)
-        )
-        if twin is not None and not (0 < born < twin.born):
+        twin = await self._twins.find(self.flavour.kind, namespace, lock)
+        if record["metadata"]["name"] != lock:
+            await self._yield_to(lock, namespace, claim, block, twin)
+        elif twin is not None and not (0 < born < twin.born):
             raise StepBack(record, twin)
         return record
+
+    async def _yield_to(
+        self, lock: str, namespace: str, claim: Object, block: Block, twin: Obstacle | None
+    ) -> None:
+        """An object of another name has no lock on its address: whoever has the lock has the address."""
+        other = await self.find(namespace, lock)
+        if other is not None and not (self.is_for(other, claim) and block_of(other) == block):
+            raise InTheWay(block, self.obstacle(other))
+        if twin is not None:
+            raise InTheWay(block, twin)
 
     async def _look_at(self, record: Object) -> Object:
         """We know the object, but its claim does not name it: another operator may be taking it away."""
@@ -236,7 +249,8 @@ class Leases:
         record = await self.find(namespace, name)
         if record is None:
             raise Conflict(409, f"IPAddress {namespace}/{name} came and went; looking again")
-        if self.is_for(record, claim) and not meta.is_deleting(record):
+        # With this name and another address in it, the object is no lock on either.
+        if self.is_for(record, claim) and block_of(record) == block and not meta.is_deleting(record):
             return record
         raise InTheWay(block, self.obstacle(record))
 
@@ -318,6 +332,11 @@ def block_of(address: Object) -> Block | None:
         return parse_block(address["spec"]["address"])
     except InvalidText:
         return None
+
+
+def block_key(pool: str, block: Block) -> str:
+    """By which the objects for one address of a pool are found."""
+    return f"{pool} {block}"
 
 
 def object_key(resource: Resource, namespace: str, name: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.flavour import Written
+from berth.dialects.metal3.flavour import READY, Written, utc_now
 from berth.dialects.metal3.translate import Netconfig
 from berth.kube import meta
 from berth.net import Block
@@ -17,6 +19,9 @@ class Native:
     kind = "IPClaim"
     claim_finalizer = kinds.CLAIM_FINALIZER
     address_finalizer = kinds.ADDRESS_FINALIZER
+
+    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
+        self._now = now
 
     def pool_key(self, claim: Object) -> str | None:
         """The pool a claim names, in the claim's own namespace; a claim is never served from another."""
@@ -77,7 +82,19 @@ class Native:
         reference = {"name": record["metadata"]["name"], "namespace": record["metadata"]["namespace"]}
         status = {**(claim.get("status") or {}), "address": reference}
         status.pop("errorMessage", None)
-        return status
+        return self._with_ready(claim, status, "True", "AddressAllocated", record["spec"]["address"])
 
     def refused_status(self, claim: Object, reason: str, message: str) -> Object:
-        return {**(claim.get("status") or {}), "errorMessage": message}
+        status = {**(claim.get("status") or {}), "errorMessage": message}
+        return self._with_ready(claim, status, "False", reason, message)
+
+    def _with_ready(self, claim: Object, status: Object, value: str, reason: str, message: str) -> Object:
+        """Upstream's fields say all but the reason. A claim that upstream, or an earlier version, answered in
+        the same way is left as it is: an upgrade writes no settled claim again."""
+        conditions = status.get("conditions") or []
+        if status == claim.get("status") and meta.find_condition(conditions, READY) is None:
+            return status
+        ready: Object = {"type": READY, "status": value, "reason": reason, "message": message}
+        if (generation := claim["metadata"].get("generation")) is not None:
+            ready["observedGeneration"] = generation
+        return {**status, "conditions": meta.with_condition(conditions, ready, self._now())}

@@ -1,39 +1,59 @@
 """The IPPools at work: a desk each, fed with the address objects of both APIs; and a pool's own life.
 
 An address counts as taken from the moment its object is seen, or was written by us, until it is gone, whether
-it lies in the pool's ranges or not.
+it lies in the pool's ranges or not. Of several objects for one address the first holds it; the others, and
+those whose name is another address's, are *odd*: they give nothing to anybody, and the pool says so.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
+from berth.control.events import Recorder
 from berth.control.letting_go import let_go
 from berth.control.mirror import Kept
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.gate import Gate, is_paused
-from berth.dialects.metal3.ledger import Leases, Obstacle, block_of, object_key
+from berth.dialects.metal3.ledger import Leases, Obstacle, block_key, block_of, object_key
 from berth.dialects.metal3.status import pool_status
-from berth.dialects.metal3.translate import PoolSpec, read_pool
+from berth.dialects.metal3.translate import PoolSpec, addresses_of_name, read_pool
 from berth.dialects.pool import Desk
 from berth.dialects.shape import Kit
 from berth.errors import InvalidText, NotFound
 from berth.kube import meta, patch
 from berth.kube.meta import Ref
 from berth.leasing.model import Pool
+from berth.leasing.space import SOMEONE
 from berth.metrics import PoolCounts, PoolKey
 from berth.net import Block
 
 Object = dict[str, Any]
+Owned = tuple[Leases, Object]
 _log = log.get("berth.metal3")
+# Why an address object gives its address to nobody: the word of the Event, the condition and the log.
+ADDRESS_TAKEN = "AddressTaken"
+NAME_MISMATCH = "NameMismatch"
+GIVES_NOTHING = "this IPAddress gives it to nobody"
 # However many claims arrive, a pool's status is written about once a second.
 STATUS_SECONDS = 1.0
+
+
+Rank = tuple[bool, bool, bool, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """An address object that gives its address to nobody, and why."""
+
+    name: str
+    reason: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -42,12 +62,17 @@ class OpenPool:
     spec: PoolSpec
     uid: str
     fault: str | None = None  # why the spec cannot be read, where admission was bypassed
+    odd: dict[str, Odd] = field(default_factory=dict)  # by object
+    firsts: dict[Block, Owned] = field(default_factory=dict)  # who holds it, where several objects say so
 
 
 class Pools:
-    def __init__(self, leases: tuple[Leases, Leases]) -> None:
+    def __init__(self, leases: tuple[Leases, Leases], events: Recorder) -> None:
         self.leases = leases
         self.touched: Callable[[str], None]
+        self.wake: Callable[[Ref], None]
+        self.is_bound: Callable[[Leases, Object], bool]  # does its claim name the object?
+        self._events = events
         self._open: dict[str, OpenPool] = {}
         # By object: one may be in the way of several pools that share a namePrefix.
         self._in_the_way: dict[str, dict[tuple[Desk, Block], Obstacle]] = {}
@@ -63,11 +88,18 @@ class Pools:
         if held is not None:
             held.fault = fault
             if fault is None and held.spec != spec:
+                renamed = held.spec.name_prefix != spec.name_prefix
                 held.spec = spec
                 held.desk.edit(spec.pool)
+                if renamed:  # it could not be read before: whose name is whose address's was unknown
+                    held.firsts.clear()
+                    self._adopt_all(key, held)
             return
         opened = OpenPool(Desk(spec.pool, wake), spec, meta.uid(pool), fault)
         self._open[key] = opened
+        self._adopt_all(key, opened)
+
+    def _adopt_all(self, key: str, opened: OpenPool) -> None:
         for leases, address in self.addresses(key):
             self._adopt(opened, leases, address)
 
@@ -106,14 +138,129 @@ class Pools:
             )
             return
         self._no_obstacle(opened.desk, block, leases, address)
-        other = opened.desk.adopt(block, leases.holder_of(address))
-        if other is not None and self._is_recorded(opened.spec.pool.name, other, block):
-            _log.warning(
-                "one address, two objects",
-                address=str(block.address),
-                object=address["metadata"]["name"],
-                holder=other,
-            )
+        owned = (leases, address)
+        if sum(self._counts(opened, block)) < 2:
+            self._weigh(opened, block, owned, None)
+            return
+        first = opened.firsts.get(block)
+        if first is None:
+            self._weigh_all(opened, block)
+        elif self._rank(opened, block, owned) < self._rank(opened, block, first):
+            opened.firsts[block] = owned
+            self._weigh(opened, block, owned, None)
+            self._weigh(opened, block, first, owned)
+        else:
+            self._weigh(opened, block, owned, None if _is_same(first, owned) else first)
+
+    def _weigh_all(self, opened: OpenPool, block: Block) -> None:
+        """There are several objects for one address: the first holds it, then the others are looked at."""
+        first, *others = self._in_order(opened, block)
+        opened.firsts[block] = first
+        self._weigh(opened, block, first, None)
+        for other in others:
+            self._weigh(opened, block, other, first)
+
+    def _counts(self, opened: OpenPool, block: Block) -> list[int]:
+        key = block_key(opened.spec.pool.name, block)
+        return [leases.kept.cache.count_by("block", key) for leases in self.leases]
+
+    def _in_order(self, opened: OpenPool, block: Block) -> list[Owned]:
+        key = block_key(opened.spec.pool.name, block)
+        found = [(leases, one) for leases in self.leases for one in leases.kept.cache.by("block", key)]
+        return sorted(found, key=lambda owned: self._rank(opened, block, owned))
+
+    def _rank(self, opened: OpenPool, block: Block, owned: Owned) -> Rank:
+        """Whom its claim names before all others; then whose name is the lock; then by age."""
+        leases, address = owned
+        about = address["metadata"]
+        locked = about["name"] == opened.spec.address_name(block)
+        misnamed = not locked and self._other_address(opened, block, address) is not None
+        bound = self.is_bound(leases, address)
+        made_at = about.get("creationTimestamp", "")
+        return not bound, misnamed, not locked, made_at, about["name"], leases.flavour.kind
+
+    def _other_address(self, opened: OpenPool, block: Block, address: Object) -> Block | None:
+        """Whose the object's name is, if that is another address of the pool."""
+        named = addresses_of_name(opened.spec.name_prefix, address["metadata"]["name"])
+        return named[0] if named and block not in named else None
+
+    def _weigh(self, opened: OpenPool, block: Block, owned: Owned, first: Owned | None) -> None:
+        """Does the object hold the address? `first`: the other one that does, if there is one."""
+        leases, address = owned
+        key, holder, desk = leases.key_of_object(address), leases.holder_of(address), opened.desk
+        odd = self._oddity(opened, block, owned, first)
+        if odd is None:
+            desk.adopt(block, holder)
+            if opened.odd.pop(key, None) is not None:
+                desk.space.release(block, key)
+                name = leases.flavour.claim_of_address(address)
+                self.wake(Ref(leases.flavour.kind, address["metadata"]["namespace"], name))
+            return
+        if odd.reason == NAME_MISMATCH:
+            desk.adopt(block, key)  # nobody else is given it either: its own name would be no lock
+        desk.space.release(block, holder)
+        if opened.odd.get(key) != odd:
+            opened.odd[key] = odd
+            self._say(opened, address, odd)
+
+    def _oddity(self, opened: OpenPool, block: Block, owned: Owned, first: Owned | None) -> Odd | None:
+        leases, address = owned
+        name, holder, text = address["metadata"]["name"], leases.holder_of(address), block.address
+        lock = opened.spec.address_name(block)
+        if first is not None:
+            other = first[0].holder_of(first[1])
+            twins = name == lock == first[1]["metadata"]["name"] and not self.is_bound(*first)
+            if other == holder or twins:  # which of two twins goes is found out by whoever made them
+                return None
+            by = f"{other} (IPAddress {first[1]['metadata']['name']})"
+            return Odd(name, ADDRESS_TAKEN, f"{text} is held by {by}: {GIVES_NOTHING}; delete it")
+        if self.is_bound(leases, address) or name == lock:
+            return None
+        if (other_address := self._other_address(opened, block, address)) is not None:
+            said = f"its name is that of {other_address.address}, its address is {text}"
+            return Odd(name, NAME_MISMATCH, f"{said}: {GIVES_NOTHING}; delete it, or make it as {lock}")
+        current = opened.desk.space.holder_of(block)
+        if current in (None, holder, SOMEONE) or self._is_recorded(opened.spec.pool.name, current, block):
+            return None
+        # Someone is being given it this moment, and the name that is its lock is not this object's.
+        return Odd(name, ADDRESS_TAKEN, f"{text} is held by {current}: {GIVES_NOTHING}; delete it")
+
+    def _say(self, opened: OpenPool, address: Object, odd: Odd) -> None:
+        namespace, name = opened.spec.pool.name.split("/", 1)
+        _log.warning(
+            "address object gives its address to nobody",
+            object=f"{namespace}/{odd.name}",
+            reason=odd.reason,
+            cause=odd.message,
+        )
+        pool = {
+            "apiVersion": kinds.POOL.api_version,
+            "kind": "IPPool",
+            "metadata": {"namespace": namespace, "name": name, "uid": opened.uid},
+        }
+        self._events.event(address, "Warning", odd.reason, odd.message)
+        self._events.event(pool, "Warning", odd.reason, f"IPAddress {odd.name}: {odd.message}")
+
+    def rival(self, key: str, leases: Leases, address: Object, block: Block) -> Obstacle | None:
+        """Who has the address, if the object is odd."""
+        opened = self._open.get(key)
+        if opened is None or leases.key_of_object(address) not in opened.odd:
+            return None
+        first = opened.firsts.get(block)
+        return leases.obstacle(address) if first is None else first[0].obstacle(first[1])
+
+    def is_odd(self, key: str, leases: Leases, address: Object) -> bool:
+        opened = self._open.get(key)
+        return opened is not None and leases.key_of_object(address) in opened.odd
+
+    def settle(self, opened: OpenPool) -> None:
+        """Whoever was being given an address may have gone without it: then the object holds it after all."""
+        for leases in self.leases if opened.odd else ():
+            for address in leases.kept.cache.by("pool", opened.spec.pool.name):
+                block = block_of(address)
+                if block is None or block in opened.firsts or leases.key_of_object(address) not in opened.odd:
+                    continue
+                self._weigh(opened, block, (leases, address), None)
 
     def _is_recorded(self, key: str, holder: str, block: Block) -> bool:
         """Does an object of the pool say so, or only our own memory of a claim that is still to be stored?"""
@@ -151,10 +298,29 @@ class Pools:
         opened = self._open.get(key) if key is not None else None
         if opened is None or key is None or block is None:
             return
-        holder = leases.holder_of(address)
+        holder, own_key = leases.holder_of(address), leases.key_of_object(address)
+        opened.odd.pop(own_key, None)
         if not kept and not self._is_recorded(key, holder, block):
             opened.desk.free(block, holder)
+        opened.desk.free(block, own_key)
+        if not kept:
+            self._next(opened, block, (leases, address))
         self.touched(key)
+
+    def _next(self, opened: OpenPool, block: Block, gone: Owned) -> None:
+        """Another object may have waited for the address."""
+        first = opened.firsts.get(block)
+        if first is None:
+            return
+        left = sum(self._counts(opened, block))
+        if _is_same(first, gone) and left:
+            self._weigh_all(opened, block)
+        if left < 2:
+            opened.firsts.pop(block, None)
+
+
+def _is_same(one: Owned, two: Owned) -> bool:
+    return one[0] is two[0] and meta.uid(one[1]) == meta.uid(two[1])
 
 
 def _read(pool: Object, key: str) -> tuple[PoolSpec, str | None]:
@@ -212,6 +378,7 @@ class PoolLife:
         opened = self._pools.get(f"{ref.namespace}/{ref.name}")
         if opened is None:
             return DONE
+        self._pools.settle(opened)
         usage = opened.desk.space.usage()
         counts = PoolCounts(usage.total, usage.used, usage.free, usage.reserved)
         self._kit.metrics.pool(PoolKey("metal3", ref.namespace, ref.name), counts)

@@ -19,7 +19,7 @@ from berth.dialects.metal3.capi import Capi
 from berth.dialects.metal3.flavour import Flavour, holder
 from berth.dialects.metal3.gate import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.janitor import Janitor, Pace
-from berth.dialects.metal3.ledger import Leases, Twins
+from berth.dialects.metal3.ledger import Leases, Twins, block_key, block_of
 from berth.dialects.metal3.life import Life
 from berth.dialects.metal3.native import Native
 from berth.dialects.metal3.pools import PoolLife, Pools
@@ -50,11 +50,14 @@ class _Wiring:
         self._native = self._claims(native, (kinds.CLAIM,), (kinds.ADDRESS,), optional=False)
         self._capi = self._claims(capi, kinds.CAPI_CLAIMS, kinds.CAPI_ADDRESSES, optional=True)
         self._twins.pair(self._native.leases, self._capi.leases)
-        self._pools = Pools((self._native.leases, self._capi.leases))
+        self._pools = Pools((self._native.leases, self._capi.leases), kit.events)
+        books = {id(book.leases): book for book in (self._native, self._capi)}
+        self._pools.is_bound = lambda leases, address: books[id(leases)].is_named(address)
         self._native.pools = self._capi.pools = self._pools
         life = PoolLife(kit, self._pool_kept, self._pools, self._gate)
         self._pool_controller = Controller("metal3.pool", life.reconcile, kit.metrics)
         self._pools.touched = self._touch_pool
+        self._pools.wake = self._wake_claim
         self._claim_controllers = {
             book.flavour.kind: self._claim_controller(book) for book in (self._native, self._capi)
         }
@@ -206,7 +209,12 @@ def _claim_indexes(flavour: Flavour) -> dict[str, Any]:
 
 
 def _address_indexes(flavour: Flavour) -> dict[str, Any]:
+    def block(address: Object) -> tuple[str, ...]:
+        pool, found = flavour.pool_of_address(address), block_of(address)
+        return () if pool is None or found is None else (block_key(pool, found),)
+
     return {
+        "block": block,
         "pool": lambda address: _key(flavour.pool_of_address(address)),
         "holder": lambda address: (_holder(flavour, address),),
         "namespace": lambda address: (address["metadata"]["namespace"],),

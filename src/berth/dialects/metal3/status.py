@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 CAPI = "IPAddressClaim"
+CONFLICT = "AddressConflict"  # the condition; there while it is so
+FEW = 5  # objects named in it
 LARGEST_COUNT = 2**63 - 1
 # The API server refuses objects above 1.5 MiB. A pool with more allocations than fit here keeps serving; the
 # list then stops growing and says so. A long spec (pre-allocations) leaves less room, and counts twice, since
@@ -27,7 +29,8 @@ OBJECT_BYTES = 1_500_000
 def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> Object:
     status = dict(pool.get("status") or {})
     room = min(INDEXES_BYTES, OBJECT_BYTES - 2 * len(orjson.dumps(pool["spec"])))
-    indexes, complete = _indexes(f"{pool['metadata']['namespace']}/{pool['metadata']['name']}", pools, room)
+    key = f"{pool['metadata']['namespace']}/{pool['metadata']['name']}"
+    indexes, complete = _indexes(key, opened, pools, room)
     if indexes != (status.get("indexes") or {}):
         status["lastUpdated"] = meta.timestamp(now)
     status.setdefault("lastUpdated", pool["metadata"]["creationTimestamp"])
@@ -41,18 +44,31 @@ def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> 
         "reserved": min(usage.reserved, LARGEST_COUNT),
         "outOfRange": min(usage.outside, LARGEST_COUNT),
     }
-    status["conditions"] = meta.with_condition(status.get("conditions") or [], _ready(pool, opened), now)
+    conditions = meta.with_condition(status.get("conditions") or [], _ready(pool, opened), now)
+    conflict = _conflict(pool, opened)
+    if conflict is None:
+        status["conditions"] = meta.without_condition(conditions, CONFLICT)
+    else:
+        status["conditions"] = meta.with_condition(conditions, conflict, now)
     return status
 
 
-def _indexes(key: str, pools: Pools, room: int) -> tuple[dict[str, str], bool]:
+def _allocations(key: str, opened: OpenPool, pools: Pools) -> Iterator[tuple[Leases, Object]]:
+    """The address objects without the odd ones, which give nothing to anybody."""
+    for leases, address in pools.addresses(key):
+        if not opened.odd or leases.key_of_object(address) not in opened.odd:
+            yield leases, address
+
+
+def _indexes(key: str, opened: OpenPool, pools: Pools, room: int) -> tuple[dict[str, str], bool]:
     """Claim name → address. Where both APIs have a claim of one name, Metal3's keeps the bare name."""
-    indexes, complete = _as_many_as_fit(pools.addresses(key), room)
+    indexes, complete = _as_many_as_fit(_allocations(key, opened, pools), room)
     if complete:
         return indexes, True
     # Which of them fit must not depend on the order we heard of them: another operator shows the same.
     ordered = sorted(
-        pools.addresses(key), key=lambda one: (one[0].flavour.kind == CAPI, one[1]["metadata"]["name"])
+        _allocations(key, opened, pools),
+        key=lambda one: (one[0].flavour.kind == CAPI, one[1]["metadata"]["name"]),
     )
     return _as_many_as_fit(ordered, room)
 
@@ -83,3 +99,19 @@ def _ready(pool: Object, opened: OpenPool) -> Object:
     if opened.fault is not None:
         return {**ready, "status": "False", "reason": "PoolInvalid", "message": opened.fault}
     return {**ready, "status": "True", "reason": "Ready", "message": ""}
+
+
+def _conflict(pool: Object, opened: OpenPool) -> Object | None:
+    """Address objects that give nothing to anybody, while there are such."""
+    if not opened.odd:
+        return None
+    odd = sorted(opened.odd.values(), key=lambda one: one.name)
+    told = "; ".join(f"IPAddress {one.name}: {one.message}" for one in odd[:FEW])
+    more = f"; and {len(odd) - FEW} more" if len(odd) > FEW else ""
+    return {
+        "type": CONFLICT,
+        "status": "True",
+        "reason": odd[0].reason,
+        "message": told + more,
+        "observedGeneration": pool["metadata"].get("generation", 1),
+    }

@@ -16,7 +16,8 @@ from berth.errors import InvalidText
 from berth.leasing.decide import Refusal
 from berth.leasing.layout import shares_of
 from berth.leasing.model import Pool, Reason, Strategy
-from berth.net import Address, Block, Family, Range, parse_address, parse_block
+from berth.net import Block, Family, Range, parse_block
+from berth.net.parse import parse_host, readable
 
 Object = dict[str, Any]
 NAME_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*-*")
@@ -93,20 +94,29 @@ def entry_range(entry: Mapping[str, Any]) -> Range | None:
     start, end, subnet = (entry.get(key) or "" for key in ("start", "end", "subnet"))
     if not start and not subnet:
         return None
-    block = parse_block(subnet) if subnet else None
-    first = parse_address(start) if start else _after(parse_address(subnet.partition("/")[0]))
-    if first is None:
+    return bounded(
+        parse_host(start) if start else None,
+        parse_host(end) if end else None,
+        (parse_block(subnet), parse_host(subnet.partition("/")[0])) if subnet else None,
+    )
+
+
+def bounded(start: Block | None, end: Block | None, subnet: tuple[Block, Block] | None) -> Range | None:
+    """The same of an entry that is read already; of a subnet also the address it was written with."""
+    if start is None and subnet is None:
         return None
-    bounds = [parse_address(end)] if end else []
-    if any(bound.family is not first.family for bound in bounds):
-        return None
-    if block is not None and (
-        block.family is not first.family or not block.first <= first.value <= block.last
-    ):
-        return None
-    top = (1 << first.family.width) - 1 if block is None else block.last
-    last = min([top, *(bound.value for bound in bounds)])
-    return Range(first.family, first.value, last) if first.value <= last else None
+    family, first = (start.family, start.first) if start is not None else _after(subnet)
+    last = family.top
+    if end is not None:
+        if end.family is not family:
+            return None
+        last = end.first
+    if subnet is not None:
+        block = subnet[0]
+        if block.family is not family or not block.first <= first <= block.last:
+            return None
+        last = min(last, block.last)
+    return readable(Range(family, first, last), "invalid range") if first <= last else None
 
 
 def contains(range: Range, block: Block) -> bool:
@@ -142,21 +152,20 @@ def wanted(text: str) -> Block | None:
     if not text:
         return None
     try:
-        address = parse_address(text)
+        return parse_host(text)
     except InvalidText as error:
         message = f'Invalid ipAddress annotation "{text}": not a valid IP address'
         raise InvalidText(message) from error
-    return Block(address.family, address.value, address.family.width)
 
 
 def _place(share: Share) -> tuple[Family, int]:
     return share.range.family, share.range.first
 
 
-def _after(address: Address) -> Address | None:
-    """The next address; None behind the last one there is."""
-    last = address.value == (1 << address.family.width) - 1
-    return None if last else Address(address.family, address.value + 1)
+def _after(subnet: tuple[Block, Block] | None) -> tuple[Family, int]:
+    """The address after the one a subnet was written with; behind the last there is, it lies in no subnet."""
+    assert subnet is not None
+    return subnet[1].family, subnet[1].first + 1
 
 
 def _entries(spec: Mapping[str, Any]) -> tuple[tuple[Range, ...], tuple[Netconfig, ...]]:

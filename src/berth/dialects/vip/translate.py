@@ -17,7 +17,8 @@ from berth.dialects.vip.crds import LONGEST_LABEL
 from berth.errors import InvalidText
 from berth.kube import meta
 from berth.leasing.model import Pool
-from berth.net import Block, Family, Range, parse_address, parse_block
+from berth.net import Block, Family, Range, parse_address, parse_range
+from berth.net.parse import MAPPED, TouchesMapped
 
 Object = dict[str, Any]
 FULL_V6 = re.compile(r"([0-9a-f]{4}-){7}[0-9a-f]{4}")
@@ -73,7 +74,9 @@ def _range(obj: Object) -> Range:
     try:
         if "/" not in segment:
             raise InvalidText(segment)
-        return parse_block(segment).range
+        return parse_range(segment)
+    except TouchesMapped as error:
+        raise InvalidText(f"invalid CIDR address: {segment}: {MAPPED}") from error
     except InvalidText as error:
         raise InvalidText(f"invalid CIDR address: {segment}") from error
 
