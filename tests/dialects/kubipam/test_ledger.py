@@ -50,7 +50,13 @@ class Scene:
         return list(self.server.find(RANGE, "p")["status"]["taken"])
 
     def turned(self, page: Page) -> None: ...
+    def counts(self, page: Page) -> dict[str, Any]:
+        return {}
+
     def wrote(self, page: Page, returned: list[tuple[str, Block]]) -> None: ...
+
+    def counts(self, page: Page) -> dict[str, Any]:
+        return {}
 
 
 def test_of_two_that_overlap_in_one_write_one_is_lost() -> None:
