@@ -1,5 +1,7 @@
-"""A backup of objects as people make one: files from `kubectl get -o yaml`, and `kubectl create` to bring them
-back. A create drops the status and gives another UID; the one field it refuses is the resource version."""
+"""A backup of objects as people make one: files from `kubectl get -o yaml`, brought back by `kubectl create`.
+
+A create drops the status and gives another UID; the one field it refuses is the resource version.
+"""
 
 from __future__ import annotations
 

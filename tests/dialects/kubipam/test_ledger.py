@@ -55,9 +55,6 @@ class Scene:
 
     def wrote(self, page: Page, returned: list[tuple[str, Block]]) -> None: ...
 
-    def counts(self, page: Page) -> dict[str, Any]:
-        return {}
-
 
 def test_of_two_that_overlap_in_one_write_one_is_lost() -> None:
     async def main() -> None:
