@@ -1,7 +1,7 @@
-"""T37: all is gone and comes back from files of `kubectl get -o yaml`, in any order, and nobody's address moves.
+"""T37: all is gone, and back from files of `kubectl get -o yaml` in any order: nobody's address moves.
 
-An operator runs from before, or from afterwards, or is killed in between. Newcomers ask as soon as all is back;
-of a dialect whose pools remember whose their addresses are, at any time.
+An operator runs from before, or from afterwards, or is killed in between. Newcomers ask as soon as all is
+back; of a dialect whose pools remember whose their addresses are, at any time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from tests.faults.churn import Churn
 from tests.faults.row import Tally
 from tests.faults.stage import Stage, until
-from tests.faults.trade import Market, Object, Snapshot, Trade
+from tests.faults.trade import Market, Snapshot, Trade
 from tests.support.cluster import Kubectl
 from tests.support.restoring import export, restore, wipe
 
@@ -47,31 +47,21 @@ async def _try(stage: Stage, market: Market, way: str) -> list[str]:
     half = stage.random.randrange(len(files))
     if way != "from afterwards":
         async with stage.operator(market) as running:
-            await _bring(kubectl, market, files[:half])
+            await restore(kubectl, files[:half])
             if way == "killed in between":
                 running.kill()
             else:
                 if trade.page is not None:
                     await churn.ask(2)
-                await _bring(kubectl, market, files[half:])
+                await restore(kubectl, files[half:])
                 await _settle(churn, market, had, found)
     else:
-        await _bring(kubectl, market, files[:half])
+        await restore(kubectl, files[:half])
     if way != "from before":
-        await _bring(kubectl, market, files[half:])
+        await restore(kubectl, files[half:])
         async with stage.operator(market):
             await _settle(churn, market, had, found)
     return found
-
-
-async def _bring(kubectl: Kubectl, market: Market, files: list[Object]) -> None:
-    """What an operator has made again by itself is there already, as Velero has it too."""
-    present = {_name(one) for objects in (await market.snapshot()).values() for one in objects}
-    await restore(kubectl, [one for one in files if _name(one) not in present])
-
-
-def _name(obj: Object) -> tuple[str, str]:
-    return obj.get("kind", ""), obj["metadata"]["name"]
 
 
 async def _settle(churn: Churn, market: Market, had: dict[str, str], found: list[str]) -> None:

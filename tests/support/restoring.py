@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import yaml
-from tests.support.cluster import Kubectl
+from tests.support.cluster import Kubectl, KubectlFailed
 
 from berth.errors import NotFound
 from berth.kube.client import Client, PatchKind
@@ -30,10 +30,16 @@ async def export(kubectl: Kubectl, resources: Iterable[Resource], namespace: str
 
 
 async def restore(kubectl: Kubectl, objects: Iterable[Object], *options: str) -> None:
-    """In this order."""
+    """In this order. What an operator has made again by itself meanwhile is left as it is."""
     documents = [_bare(obj) for obj in objects]
-    if documents:
+    if not documents:
+        return
+    try:
         await kubectl("create", "-f", "-", *options, stdin=yaml.safe_dump_all(documents))
+    except KubectlFailed as failed:
+        told = str(failed).partition(": ")[2].splitlines()
+        if not all("(AlreadyExists)" in line for line in told):
+            raise
 
 
 def _bare(obj: Object) -> Object:
