@@ -84,10 +84,9 @@ def remember(before: Memory, page_taken: RangeSet, held: Iterable[tuple[str, Blo
     for namespace, block in held:
         blocks[namespace].append(block.range)
     unknown = page_taken.minus(RangeSet(item for ranges in blocks.values() for item in ranges))
-    for namespace, ranges in before.taken.items():
-        blocks[namespace] += [part for item in unknown for part in ranges.within(item)]
-        unknown = unknown.minus(ranges)
-    blocks[ANYBODY] += unknown
+    for namespace, ranges in before.taken.items() if unknown else ():
+        blocks[namespace] += [part for item in ranges for part in unknown.within(item)]
+    blocks[ANYBODY] += unknown.minus(before.all())
     return Memory({namespace: RangeSet(ranges) for namespace, ranges in sorted(blocks.items()) if ranges})
 
 

@@ -136,9 +136,10 @@ class OpenRange:
     def hand_back(self, uid: str, block: Block) -> None:
         """In memory it is this request's from now on, not SOMEONE's; the rest around it is."""
         space = self.desk.space
-        unknown = [held for held in space.leases_of(SOMEONE) if held.overlaps(block)]
-        for held in unknown:
-            space.release(held, SOMEONE)
+        unknown = []
+        while (lease := space.overlapping(block)) is not None and lease.holder == SOMEONE:
+            unknown.append(lease.block)
+            space.release(lease.block, SOMEONE)
         self.desk.adopt(block, uid)
         for rest in RangeSet(held.range for held in unknown).minus(RangeSet([block.range])).blocks():
             self.desk.adopt(rest, SOMEONE)
