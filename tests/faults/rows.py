@@ -14,6 +14,7 @@ from tests.faults import (
     once,
     plane,
     refusals,
+    restoring,
     storms,
     versions,
     watching,
@@ -55,6 +56,7 @@ SERVER, ETCD = "API server killed under load", "etcd killed under load"
 WATCHES = "watches cut, half open, expired, empty, ended in a line"
 CONFLICTS, ONCE = "half of all writes refused with 409", "each write refused, cut or unheard once"
 AGAIN, AWAY = "deleted and made again", "deleted while no operator is there"
+FILES = "all gone, and brought back from files"
 CHAOS = "all faults at random"
 ROWS: tuple[Row, ...] = (
     *rows("T02", KILL, killing.every_write, (M, 60, 2000), (K, 45, 1500), (V, 45, 1500)),
@@ -96,6 +98,7 @@ ROWS: tuple[Row, ...] = (
     # Long enough to see whether memory grows.
     *rows("T32", CHAOS, chaos.everything, (M, 0, 10_000), (K, 0, 10_000), (V, 0, 10_000), ours=True, time=6),
     *rows("T33", "200 claims before an empty pool", storms.line_at_an_empty_pool, (M, 1, 100)),
+    *rows("T37", FILES, restoring.from_files, (M, 2, 50), (K, 2, 50), (V, 2, 50)),
 )
 # What the LB IPAM of Cilium is asked: what VIP groups are, but for T08 and T14, which want several at work,
 # and it elects one; T28 and T30, about our logs and our past; T31, which takes addresses in use out of a

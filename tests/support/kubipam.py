@@ -107,7 +107,7 @@ class World:
 
     async def _has(self, resource: Resource, name: str, fields: Object) -> Object:
         status: Object = (await self.client.get(resource, name, self.namespace)).get("status") or {}
-        assert {key: status.get(key) for key in fields} == fields
+        assert {key: status.get(key) for key in fields} == fields, status
         return {"state": None, **status}
 
     async def refused(self, name: str, state: str, message: str) -> None:

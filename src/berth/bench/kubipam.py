@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from berth.bench.cluster import Scenario, collect, run_scenario
@@ -90,9 +91,11 @@ def _writes(load: Load) -> Callable[[Client, Object, int], Awaitable[None]]:
 
     async def write(client: Client, request: Object, number: int) -> None:
         namespace, name = request["metadata"]["namespace"], request["metadata"]["name"]
+        block = _block(load, number)
         steps = patch.add_finalizer(request, kinds.FINALIZER) or []
+        steps += patch.set_annotation(request, kinds.CIDR, str(block))
         held = await client.patch(kinds.REQUEST, name, steps, namespace, kind=PatchKind.JSON)
-        body = {"status": granted(held, _block(load, number))}
+        body = {"status": granted(held, block, datetime.now(UTC))}
         await client.patch(
             kinds.REQUEST, name, patch.guarded(body, held, uid=True), namespace, subresource="status"
         )

@@ -176,7 +176,13 @@ class ClaimLife:
         if not isinstance(decision, Grant):
             return None
         self._take(ref, serve, decision)
+        self._leave_lines(ref, serve)  # whoever is next need not wait for a write of ours
         return decision.block
+
+    def _leave_lines(self, ref: Ref, serve: Serve) -> None:
+        self._in_line.pop(ref, None)
+        for desk in serve.desks:
+            desk.leave(ref)
 
     def _give_up(self, ref: Ref, but: Block | None) -> None:
         """What an earlier pass took for a wish that is another one by now is nobody's."""
@@ -199,9 +205,7 @@ class ClaimLife:
             desk = next(desk for desk in serve.desks if desk.space is decision.space)
             if isinstance(decision, Grant):
                 self._take(ref, serve, decision)
-            self._in_line.pop(ref, None)
-            for waited in serve.desks:
-                waited.leave(ref)
+            self._leave_lines(ref, serve)
             try:
                 record = await self._book.commit(claim, desk, decision.block)
             except Taken as taken:
@@ -219,8 +223,8 @@ class ClaimLife:
         return None
 
     async def _hold(self, claim: Object) -> Object:
-        steps = patch.add_finalizer(claim, self._book.finalizer)
-        if steps is None:
+        steps = [*(patch.add_finalizer(claim, self._book.finalizer) or ()), *self._marks(claim)]
+        if not steps:
             return claim
         namespace, name = claim["metadata"].get("namespace", ""), claim["metadata"]["name"]
         try:
@@ -230,6 +234,10 @@ class ClaimLife:
             raise Vanished from error
         self._book.cache.observe(held)
         return held
+
+    def _marks(self, claim: Object) -> list[patch.Operation]:
+        """What else is written with the finalizer: the blocks are taken in memory by then."""
+        return []
 
     def _lost(self, desk: Desk, block: Block, holder: str, taken: Taken) -> None:
         """Someone else has it: remember whose it is, so that the next decision goes around it."""

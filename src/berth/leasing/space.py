@@ -87,7 +87,7 @@ class Space:
 
     def holder_of(self, block: Block) -> str | None:
         """Who holds this block, a part of it, or a block it is part of?"""
-        lease = self._overlapping(block)
+        lease = self.overlapping(block)
         return None if lease is None else lease.holder
 
     def contains(self, block: Block) -> bool:
@@ -130,7 +130,7 @@ class Space:
         self._leases.add(block, holder)
 
     def _take_odd(self, block: Block) -> None:
-        lease = self._overlapping(block)
+        lease = self.overlapping(block)
         if lease is not None:
             raise Taken(block, lease.holder)
         self._cover(block.range)
@@ -196,7 +196,7 @@ class Space:
                 self._leases.add(*lease)
                 self._odd[block.family].add(lease.block.first)
 
-    def _overlapping(self, block: Block) -> Lease | None:
+    def overlapping(self, block: Block) -> Lease | None:
         """A lease that overlaps the block."""
         found = self._leases.holding(block)
         if found is not None:

@@ -355,7 +355,7 @@ def _stepped(held: Object, steps: Iterable[Object]) -> Object:
     """The few JSON patch steps that finalizers and pages need."""
     obj = copy.deepcopy(held)
     for step in steps:
-        *way, last = step["path"].strip("/").split("/")
+        *way, last = (word.replace("~1", "/") for word in step["path"].strip("/").split("/"))
         place: Any = obj
         for word in way:
             place = place.get(word) or {}
@@ -367,8 +367,9 @@ def _stepped(held: Object, steps: Iterable[Object]) -> Object:
             place[last] = step["value"]
         elif step["op"] == "remove":
             place.pop(int(last) if isinstance(place, list) else last)
-    if not obj["metadata"].get("finalizers"):
-        obj["metadata"].pop("finalizers", None)  # an empty list is not stored
+    for field in ("finalizers", "annotations"):
+        if not obj["metadata"].get(field):
+            obj["metadata"].pop(field, None)  # an empty one is not stored
     return obj
 
 

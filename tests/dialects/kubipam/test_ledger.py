@@ -50,6 +50,9 @@ class Scene:
         return list(self.server.find(RANGE, "p")["status"]["taken"])
 
     def turned(self, page: Page) -> None: ...
+    def counts(self, page: Page) -> dict[str, Any]:
+        return {}
+
     def wrote(self, page: Page, returned: list[tuple[str, Block]]) -> None: ...
 
 

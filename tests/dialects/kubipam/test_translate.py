@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from berth.dialects.kubipam.kinds import FINALIZER
+from berth.dialects.kubipam.kinds import CIDR, FINALIZER
 from berth.dialects.kubipam.translate import (
     asked_range,
     block_of,
@@ -20,6 +21,8 @@ from berth.dialects.kubipam.translate import (
 )
 from berth.errors import InvalidText
 from berth.net import Family, RangeSet, parse_block
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def range_object(*ranges: str, **spec: Any) -> dict[str, Any]:
@@ -92,10 +95,18 @@ def test_a_range_is_named_by_the_reference_or_where_the_block_was_taken() -> Non
 
 def test_a_grant_clears_the_message_and_says_everything_in_one_status() -> None:
     waiting = request({"state": "Busy", "message": "allocation with size 32 failed"})
-    status = granted(waiting, parse_block("10.0.0.5/32"))
+    status = granted(waiting, parse_block("10.0.0.5/32"), NOW)
+    (ready,) = status.pop("conditions")
+    assert (ready["status"], ready["reason"]) == ("True", "AddressAllocated")
     assert status == {"cidr": "10.0.0.5/32", "state": "Ready", "range": "n/p"}
-    assert is_settled(request(status), FINALIZER)
-    assert refused(waiting, "x", busy=False) == {"state": "Invalid", "message": "x"}
+    shown = request(status)
+    assert not is_settled(shown, FINALIZER)  # a backup of it would not say what it has
+    shown["metadata"]["annotations"] = {CIDR: "10.0.0.5/32"}
+    assert is_settled(shown, FINALIZER)
+    refusal = refused(waiting, "x", "PoolInvalid", NOW, busy=False)
+    (ready,) = refusal.pop("conditions")
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "PoolInvalid", "x")
+    assert refusal == {"state": "Invalid", "message": "x"}
 
 
 @pytest.mark.parametrize(("text", "cidr"), [("10.0.0.7/24", "10.0.0.0/24"), ("junk", "None"), ("", "None")])

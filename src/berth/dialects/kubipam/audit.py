@@ -37,6 +37,7 @@ _log = log.get("berth.kubipam.audit")
 class AuditSettings:
     every_seconds: float = 30.0
     grace_seconds: float = 90.0
+    keep_seconds: float = 3600.0  # for requests that a backup has yet to bring back
     wake_seconds: float = 120.0  # at the latest a waiting request looks again, whatever was missed
     brake_blocks: int = 10
     brake_share: float = 0.05
@@ -67,6 +68,7 @@ class Findings:
     nobodys: RangeSet
     missing: RangeSet  # in use and not on the page
     stale: frozenset[str]  # entries whose request is gone
+    come: RangeSet  # kept for those who would come back, and in use
 
 
 def compare(page: Page, key: str, requests: Iterable[Object]) -> Findings:
@@ -75,9 +77,9 @@ def compare(page: Page, key: str, requests: Iterable[Object]) -> Findings:
     alive = {meta.uid(request) for request in found}
     in_use = RangeSet(b.range for uid, b in holders(found, key) if uid not in page.released)
     pending = RangeSet(block.range for uid, block in page.pending.items() if uid in alive)
-    nobodys = page.taken.minus(in_use.union(pending))
+    nobodys = page.taken.minus(in_use.union(pending).union(page.kept))
     stale = frozenset(uid for uid in (*page.pending, *page.released) if uid not in alive)
-    return Findings(nobodys, in_use.minus(page.taken), stale)
+    return Findings(nobodys, in_use.minus(page.taken), stale, _both(page.kept, in_use))
 
 
 class Audit:
@@ -87,6 +89,7 @@ class Audit:
         self._warnings = warnings
         self._settings = settings
         self._sightings: dict[str, Sightings] = {}  # by the range's UID
+        self._kept: dict[str, Sightings] = {}  # the same of what waits for a backup's requests
         self._braked: dict[str, RangeSet] = {}  # what was already told, by the range's UID
 
     async def run(self) -> None:
@@ -102,6 +105,7 @@ class Audit:
     async def sweep(self) -> None:
         there = {opened.uid for opened in self._ranges}
         self._sightings = {uid: seen for uid, seen in self._sightings.items() if uid in there}
+        self._kept = {uid: seen for uid, seen in self._kept.items() if uid in there}
         self._braked = {uid: told for uid, told in self._braked.items() if uid in there}
         for opened in self._ranges:
             try:
@@ -115,13 +119,18 @@ class Audit:
         page, version = opened.ledger.page, opened.ledger.version
         if page is None or not self._is_suspicious(opened, page):
             self._sightings.pop(opened.uid, None)
+            self._kept.pop(opened.uid, None)
             return
         # Always of all namespaces: what an operator of one namespace cannot see is not nobody's.
         found = compare(page, opened.key, (await self._sources.client.list(kinds.REQUEST)).items)
-        ripe = self._ripe(opened, found.nobodys)
+        settings = self._settings
+        ripe = _ripe(self._sightings, opened, found.nobodys, settings.clock(), settings.grace_seconds)
         if self._is_too_much(opened, ripe):
             ripe = RangeSet()
-        if ripe or found.missing or found.stale:
+        # Nobody came for it: it was known whose it was, so the brake is not asked.
+        kept = page.kept.minus(found.come)
+        ripe = ripe.union(_ripe(self._kept, opened, kept, settings.clock(), settings.keep_seconds))
+        if ripe or found.missing or found.stale or found.come:
             await opened.ledger.change(lambda draft: _mend(draft, found, ripe), version)
         if ripe:
             _log.warning("gave back what was nobody's", range=opened.key, ranges=", ".join(map(str, ripe)))
@@ -130,6 +139,8 @@ class Audit:
 
     def _is_suspicious(self, opened: OpenRange, page: Page) -> bool:
         requests = self._sources.requests
+        if page.kept:
+            return True
         if opened.desk.space.leases_of(SOMEONE):
             return True
         if any(requests.find(uid) is None for uid in (*page.pending, *page.released)):
@@ -139,12 +150,6 @@ class Audit:
             for block, uid in opened.desk.space.leases()
             if not opened.is_unwritten(uid)
         )
-
-    def _ripe(self, opened: OpenRange, nobodys: RangeSet) -> RangeSet:
-        """What was already seen long enough ago, and still is."""
-        now, sightings = self._settings.clock(), self._sightings.setdefault(opened.uid, Sightings())
-        sightings.add(nobodys, now)
-        return sightings.older_than(now - self._settings.grace_seconds)
 
     def _is_too_much(self, opened: OpenRange, ripe: RangeSet) -> bool:
         """The brake: so much at once is rather our mistake, or a restored backup, than litter."""
@@ -166,9 +171,17 @@ class Audit:
             self._warnings.event(obj, type, reason, message)
 
 
+def _ripe(seen: dict[str, Sightings], opened: OpenRange, now: RangeSet, at: float, grace: float) -> RangeSet:
+    """What was already seen long enough ago, and still is."""
+    sightings = seen.setdefault(opened.uid, Sightings())
+    sightings.add(now, at)
+    return sightings.older_than(at - grace)
+
+
 def _mend(draft: Draft, found: Findings, ripe: RangeSet) -> None:
     if found.missing:
         draft.adopt(found.missing)
+    draft.keep_no_more(found.come)
     draft.give_back(ripe)
     for uid in found.stale:
         draft.pending.pop(uid, None)  # its block stays taken until it is ripe

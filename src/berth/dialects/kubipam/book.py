@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from berth.control.cache import Cache
@@ -10,6 +11,7 @@ from berth.control.events import Recorder
 from berth.dialects.claim import Bound, Leave, Release, Serve, Stance, Wait
 from berth.dialects.kubipam import kinds, translate
 from berth.dialects.kubipam.ledger import Lost, Stale
+from berth.dialects.kubipam.memory import is_asked_for, remembered
 from berth.dialects.kubipam.page import read_page
 from berth.dialects.kubipam.ranges import OpenRange, Ranges
 from berth.dialects.kubipam.translate import Wish, block_of, range_of, read_wish
@@ -91,6 +93,13 @@ class Book:
         uid = meta.uid(request)
         for block in opened.desk.space.leases_of(uid):
             return Claim(uid, pin=block)  # granted before, by us or another operator, and not yet shown
+        had = remembered(request)
+        if had is not None and is_asked_for(had, wish):
+            if opened.keeps(uid, request["metadata"]["namespace"], had):
+                opened.hand_back(uid, had)  # it is back from a backup
+                return Claim(uid, pin=had)
+            if opened.desk.space.is_free(had):
+                return Claim(uid, pin=had)
         return Claim(uid, pin=wish.pin) if wish.pin is not None else Claim(uid, length=wish.length)
 
     # How
@@ -119,11 +128,13 @@ class Book:
 
     async def _grant(self, request: Object, opened: OpenRange, block: Block) -> None:
         uid = meta.uid(request)
-        if not opened.serving or not opened.desk.space.contains(block):
+        is_returning = opened.keeps(uid, request["metadata"]["namespace"], block)
+        if not opened.serving or not (is_returning or opened.desk.space.contains(block)):
             opened.desk.free(block, uid)
             raise Conflict(409, "the range changed meanwhile")
         try:
-            await opened.grant(uid, block, chosen=not (request["spec"].get("request") or ""))
+            chosen = not (request["spec"].get("request") or "")
+            await opened.grant(uid, block, chosen=chosen, is_returning=is_returning)
         except Stale:
             await self._make_sure(opened, uid, block)
         except Lost as error:
@@ -220,17 +231,26 @@ class Book:
 
     # What is reported
 
+    def remembers(self, request: Object) -> Block | None:
+        """The block that is taken for it in memory, or that it shows: what a backup of it must say."""
+        opened = self._ranges.get(range_of(request))
+        shown = block_of(request)
+        if shown is not None or opened is None:
+            return shown
+        return next(iter(opened.desk.space.leases_of(meta.uid(request))), None)
+
     def bound_status(self, claim: Object, bound: Bound) -> Object:
-        return translate.granted(claim, bound.block)
+        return translate.granted(claim, bound.block, datetime.now(UTC))
 
     def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
+        now = datetime.now(UTC)
         if isinstance(refusal, Wait):
-            return translate.refused(claim, refusal.message, busy=False)
+            return translate.refused(claim, refusal.message, refusal.reason, now, busy=False)
         opened = self._ranges.get(range_of(claim))
         if opened is None:
             raise Conflict(409, "the range is gone")
         message = read_wish(claim, opened.spec).busy_message(opened.spec.pool.ranges)
-        return translate.refused(claim, message, busy=True)
+        return translate.refused(claim, message, str(refusal.reason), now, busy=True)
 
     def message(self, refusal: Refusal) -> str:
         return refusal.detail

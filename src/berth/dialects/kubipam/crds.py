@@ -10,7 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from berth.dialects.crd import Crd, Names, checked, column, integer, listing, record, root, rule, text
+from berth.dialects.crd import (
+    Crd,
+    Names,
+    checked,
+    column,
+    conditions,
+    integer,
+    listing,
+    record,
+    root,
+    rule,
+    text,
+)
 from berth.dialects.kubipam.kinds import FIRST_MATCH, RANGE, REQUEST
 
 FIXED = "the specification of {} must never be modified; delete it and create a new one"
@@ -44,7 +56,14 @@ def _range() -> Crd:
     return Crd(
         RANGE,
         root(_fixed(spec, same, "an IPAMRange"), _range_status(), ("spec",)),
-        columns=(column("Mode", ".spec.mode"), column("STATE", ".status.state")),
+        columns=(
+            column("Mode", ".spec.mode"),
+            column("STATE", ".status.state"),
+            *(
+                column(name.capitalize(), f".status.addresses.{name}", "integer", priority=1)
+                for name in ("total", "used", "free", "reserved")
+            ),
+        ),
         names=Names(short=("iprange",)),
     )
 
@@ -58,6 +77,12 @@ def _range_status() -> dict[str, Any]:
             "taken": listing(text(), "All that is taken, as merged ranges: what no other request can get."),
             "pending": listing(text(), "Grants as <uid> <cidr> that were on their way at the last write."),
             "released": listing(text(), "UIDs of requests that gave back their block and are about to go."),
+            "kept": listing(text(), "What of it waits for requests that a backup has yet to bring back."),
+            "addresses": record(
+                {name: integer(format="int64") for name in ("total", "used", "free", "reserved")},
+                description="How many addresses there are; reserved: kept for requests of a backup.",
+            ),
+            "conditions": conditions(),
             "edition": text("Another one with every write: tells two pages of one version apart."),
         }
     )
@@ -109,6 +134,7 @@ def _request_status() -> dict[str, Any]:
             "state": text("Ready, Busy or Invalid."),
             "message": text("Why it is not Ready."),
             "range": text("Namespace and name of the IPAMRange the block was taken from."),
+            "conditions": conditions(),
         }
     )
 

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from berth import log
 from berth.control.cache import Cache
 from berth.dialects.claim import NotStored
-from berth.dialects.kubipam.kinds import RANGE
+from berth.dialects.kubipam.kinds import RANGE, READY
 from berth.dialects.kubipam.page import Draft, Page, read_page
 from berth.errors import Conflict, InvalidText, KubeError, NotFound, Unreachable
 from berth.kube import meta, patch
@@ -74,6 +75,7 @@ class Reader(Protocol):
 
     def turned(self, page: Page) -> None: ...
     def wrote(self, page: Page, returned: list[tuple[str, Block]]) -> None: ...
+    def counts(self, page: Page) -> Object: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +106,8 @@ class Ledger:
         self._key = ("", "")
         self._uid = ""
         self._words: Object = {}
+        self._ready: Object = {}
+        self._shows_conditions = True  # a CRD of an earlier version drops them: then they are not insisted on
         self._waiting: list[Waiting] = []
         self._lock = asyncio.Lock()
         self._writing = False
@@ -162,9 +166,10 @@ class Ledger:
 
     # What is written
 
-    async def grant(self, uid: str, block: Block, *, chosen: bool) -> None:
+    async def grant(self, uid: str, block: Block, *, chosen: bool, is_returning: bool = False) -> None:
         """Put a block on the page for a request. Raises Lost; Stale, if that very block is pending for it
         already: then nothing is written that would tell whether the server's page still says so."""
+        moves_cursor = chosen and not is_returning
 
         def edit(draft: Draft) -> None:
             if draft.pending.get(uid) == block:
@@ -175,7 +180,8 @@ class Ledger:
                 draft.cursors.clear()
             if self._facts.granted(uid) is not None or self._facts.is_gone(uid):
                 raise Lost
-            if not draft.grant(uid, block, moves_cursor=chosen and self.goes_round):
+            moves = moves_cursor and self.goes_round
+            if not draft.grant(uid, block, moves_cursor=moves, is_returning=is_returning):
                 raise Lost
 
         await self._write(Waiting(edit))
@@ -225,9 +231,16 @@ class Ledger:
 
         await self._write(Waiting(guarded, begins))
 
-    def describe(self, state: str, message: str) -> None:
-        """The range's own state and message; they go with the next write."""
+    def describe(self, state: str, message: str, reason: str, generation: int) -> None:
+        """The range's own state and message, and the same as a condition; they go with the next write."""
         self._words = {"state": state, "message": message or None}
+        self._ready = {
+            "type": "Ready",
+            "status": "True" if state == READY else "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": generation,
+        }
 
     async def tidy(self) -> None:
         """Write what is known to be done; with it goes back what nobody will come for any more."""
@@ -238,9 +251,34 @@ class Ledger:
         the answer tells whether they are by now."""
         obj = self._object()
         status = (obj.get("status") or {}) if obj is not None else {}
-        if self.is_pruned or patch.diff(status, {**status, **self._words}) is not None:
+        said = self._said(status) if self._shows_conditions else self._words
+        if self.is_pruned or patch.diff(status, {**status, **said}) is not None:
             with suppress(Pruned):  # the words are kept
                 await self._write(Waiting(lambda draft: None, begins=True))
+
+    def _said(self, status: Object) -> Object:
+        if not self._ready:
+            return self._words
+        known = status.get("conditions") or []
+        return {**self._words, "conditions": meta.with_condition(known, self._ready, datetime.now(UTC))}
+
+    async def annotate(self, name: str, value: str) -> None:
+        """Write an annotation of the range: over this very page, so that nobody's work on it is undone, and
+        between two groups, so that none of ours is. Raises Conflict."""
+        async with self._lock:
+            self._catch_up()
+            if (obj := self._object()) is None:
+                return
+            body = patch.guarded({"metadata": {"annotations": {name: value}}}, obj, uid=True)
+            self._writing = True
+            try:
+                answer = await self._client.patch(RANGE, self._key[1], body, self._key[0])
+                self.version = version_of(answer)
+                self._told = answer
+                self._cache.observe(answer)
+            finally:
+                self._writing = False
+                self._catch_up()
 
     # One write for all who wait
 
@@ -332,17 +370,22 @@ class Ledger:
     async def _store(self, obj: Object, page: Page | None) -> None:
         status = obj.get("status") or {}
         fields = page.rendered(self.family) if page is not None else {}
-        change = patch.diff(status, {**status, **fields, **self._words})
+        if page is not None:
+            fields |= self._reader.counts(page)
+        desired = {**status, **fields, **self._said(status)}
+        change = patch.diff(status, desired)
         if change is None and not self.is_pruned:
             return
         edition = secrets.token_hex(8)
-        steps = _on_this_very_page(obj, {**(change or {}), "edition": edition})
+        whole = {field: desired[field] for field in change or ()}  # a step names all of a field
+        steps = _on_this_very_page(obj, {**whole, "edition": edition})
         self._writing = True
         try:
             answer = await self._client.patch(
                 RANGE, self._key[1], steps, self._key[0], kind=PatchKind.JSON, subresource="status"
             )
             self._note_pruned(edition_of(answer) != edition)
+            self._shows_conditions = not self._ready or bool((answer.get("status") or {}).get("conditions"))
             if self.is_pruned:
                 self._turn(answer)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,18 +12,22 @@ from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.kubipam import kinds
 from berth.dialects.kubipam.audit import compare
 from berth.dialects.kubipam.ledger import Stale, version_of
+from berth.dialects.kubipam.memory import is_asked_for, remember, remembered
+from berth.dialects.kubipam.page import Draft
 from berth.dialects.kubipam.ranges import OpenRange, Ranges, Sources
 from berth.dialects.kubipam.requests import holders
-from berth.dialects.kubipam.translate import name_of, referred
-from berth.errors import Conflict, NotFound
+from berth.dialects.kubipam.translate import name_of, range_of, read_wish, referred
+from berth.errors import Conflict, InvalidText, NotFound
 from berth.kube import meta, patch
 from berth.kube.client import PatchKind
 from berth.kube.meta import Ref
-from berth.net import RangeSet
+from berth.net import Block, RangeSet
 
 Object = dict[str, Any]
 _log = log.get("berth.kubipam.range")
 LOOK_AGAIN_SECONDS = 1.0
+REMEMBER_SECONDS = 1.0
+SHARE = 20  # of the time, what remembering may cost on a range with very many requests: one part of these
 CRD_SECONDS = 15.0  # no watch of ours tells that a CRD was applied
 
 
@@ -33,12 +38,15 @@ class RangeLife:
         self._requests = sources.requests
         self._scope = sources.scope
         self._ranges = ranges
+        self._remembers_at: dict[str, float] = {}  # when the next look is due, by the range's UID
         self.opened: Callable[[str], None] = lambda key: None  # told when a range serves, or cannot
 
     async def reconcile(self, ref: Ref) -> Outcome:
         obj = self._cache.get(ref.namespace, ref.name)
         opened = self._ranges.get(f"{ref.namespace}/{ref.name}")
         if obj is None or opened is None:
+            alive = {one.uid for one in self._ranges}
+            self._remembers_at = {uid: at for uid, at in self._remembers_at.items() if uid in alive}
             return DONE
         if opened.ledger.has_leftovers():
             await opened.ledger.tidy()
@@ -55,6 +63,21 @@ class RangeLife:
         if opened.ledger.is_pruned:
             self.opened(opened.key)
             return After(CRD_SECONDS)
+        return await self._remember(opened) if opened.adopted else DONE
+
+    async def _remember(self, opened: OpenRange) -> Outcome:
+        """Whose what is, for a backup; off the way of those who are served, and not with every group."""
+        started_at, page = time.monotonic(), opened.ledger.page
+        obj = self._ranges.object(opened.key)
+        if (wait := self._remembers_at.get(opened.uid, 0.0) - started_at) > 0:
+            return After(wait)  # before the look at every request: under load we are asked all the time
+        if page is None or obj is None:
+            return DONE
+        text = remember(opened.memory(obj), page.taken, opened.held()).rendered()
+        cost = time.monotonic() - started_at
+        self._remembers_at[opened.uid] = started_at + max(REMEMBER_SECONDS, SHARE * cost)
+        if text != meta.annotations(obj).get(kinds.TAKEN, "{}"):
+            await opened.ledger.annotate(kinds.TAKEN, text)
         return DONE
 
     async def _hold(self, obj: Object) -> None:
@@ -65,18 +88,25 @@ class RangeLife:
 
     async def _show(self, opened: OpenRange) -> None:
         if opened.fault is not None:
-            opened.ledger.describe(kinds.INVALID, opened.fault)
+            self._describe(opened, kinds.INVALID, opened.fault, "PoolInvalid")
             await opened.ledger.flush()
         if opened.fault is None:  # by now: where pages were not kept, that write has found out
-            opened.ledger.describe(kinds.READY, "")
+            self._describe(opened, kinds.READY, "", kinds.READY)
             if not opened.adopted:
                 await self._adopt(opened)
             await opened.ledger.flush()
 
+    def _describe(self, opened: OpenRange, state: str, message: str, reason: str) -> None:
+        obj = self._ranges.object(opened.key) or {}
+        generation = obj.get("metadata", {}).get("generation", 1)
+        opened.ledger.describe(state, message, reason, generation)
+
     async def _adopt(self, opened: OpenRange) -> None:
         """Put every block that requests hold on the page, before anything is granted from it.
 
-        The requests are read from the server after the page: then what is on neither side is truly free.
+        The requests are read from the server after the page: then what is on neither side is truly free. A
+        range without a page that remembers one came from a backup: what it remembers is kept for those who
+        had it, and who is there already has it at once, before anybody who is new.
         """
         version = opened.ledger.version
         found = await self._everyone(opened, version) if self._was_served(opened) else []
@@ -84,11 +114,24 @@ class RangeLife:
         released = page.released if page is not None else frozenset()
         blocks = [block for uid, block in holders(found, opened.key) if uid not in released]
         in_use = RangeSet(block.range for block in blocks)
+        memory = opened.memory(self._ranges.object(opened.key) or {})
+
+        def edit(draft: Draft) -> None:
+            draft.adopt(in_use)
+            if page is None:
+                draft.keep(memory.all())
+                for request, block in _returning(found, opened):
+                    is_returning = memory.is_for(request["metadata"]["namespace"], block)
+                    if is_returning or opened.desk.space.contains(block):
+                        draft.grant(meta.uid(request), block, is_returning=is_returning)
+
         try:
-            await opened.ledger.change(lambda draft: draft.adopt(in_use), version, begins=True)
+            await opened.ledger.change(edit, version, begins=True)
         except Stale as error:
             raise Conflict(409, "the range changed while its requests were read") from error
         opened.adopted = True
+        if opened.ledger.page is not None:
+            opened.turned(opened.ledger.page)
         if blocks:
             _log.info("adopted what is in use", range=opened.key, requests=len(blocks))
 
@@ -96,7 +139,8 @@ class RangeLife:
         """Can anyone hold a block of it? Not if no status was ever written and no request names it; who
         watches one namespace only cannot tell."""
         obj = self._ranges.object(opened.key) or {}
-        return bool(self._scope or obj.get("status") or self._requests.referring(opened.key))
+        known = obj.get("status") or kinds.TAKEN in meta.annotations(obj)
+        return bool(self._scope or known or self._requests.referring(opened.key))
 
     async def _everyone(self, opened: OpenRange, version: str) -> list[Object]:
         """All requests, read while the server's page was the one of this version: not one from before a
@@ -144,7 +188,7 @@ class RangeLife:
         return any(key in referred(request) for request in requests)
 
     async def _wait(self, opened: OpenRange) -> Outcome:
-        opened.ledger.describe(kinds.DELETING, kinds.WAITING_FOR_REQUESTS)
+        self._describe(opened, kinds.DELETING, kinds.WAITING_FOR_REQUESTS, "PoolDeleting")
         await opened.ledger.flush()
         return DONE
 
@@ -156,3 +200,19 @@ class RangeLife:
             self._cache.bury(obj)
             return
         self._cache.observe(written)
+
+
+def _returning(requests: Iterable[Object], opened: OpenRange) -> Iterable[tuple[Object, Block]]:
+    """Who has nothing now, and remembers a block that is still what it asks for; the oldest first."""
+    asking = [one for one in requests if range_of(one) == opened.key and not _has_or_goes(one)]
+    for request in sorted(asking, key=lambda one: one["metadata"].get("creationTimestamp", "")):
+        block = remembered(request)
+        try:
+            if block is not None and is_asked_for(block, read_wish(request, opened.spec)):
+                yield request, block
+        except InvalidText:
+            continue
+
+
+def _has_or_goes(request: Object) -> bool:
+    return bool((request.get("status") or {}).get("cidr")) or meta.is_deleting(request)

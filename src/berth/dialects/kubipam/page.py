@@ -4,6 +4,7 @@
     pending   grants that are on this page but perhaps not yet in their request's status, by the request's UID
     released  UIDs whose blocks left this page while their request perhaps still shows them
     cursors   where round robin goes on, by length
+    kept      what of `taken` waits for requests of a backup to come back: they had it
 
 An edit is a `Draft` of one page and becomes the next by one conditional write. `pending` and `released` are
 what makes each step happen exactly once, whoever repeats it after a crash: a request that is pending gets
@@ -33,6 +34,7 @@ class Page:
     pending: Mapping[str, Block] = field(default_factory=dict)
     released: frozenset[str] = frozenset()
     cursors: Mapping[int, int] = field(default_factory=dict)
+    kept: RangeSet = field(default_factory=RangeSet)
 
     def holds(self, block: Block) -> bool:
         return self.taken.contains(block)
@@ -53,6 +55,7 @@ class Page:
             "pending": [f"{uid} {block}" for uid, block in self.pending.items()] or None,
             "released": sorted(self.released) or None,
             "roundRobin": cursors or None,
+            "kept": [str(item) for item in self.kept] or None,
         }
 
 
@@ -63,7 +66,8 @@ def read_page(status: Mapping[str, Any]) -> Page | None:
     taken = RangeSet(_read(parse_range, text) for text in status["taken"])
     pending = dict(_read(_pending, text) for text in status.get("pending") or ())
     released = frozenset(status.get("released") or ())
-    return Page(taken, pending, released, read_cursors(status))
+    kept = RangeSet(_read(parse_range, text) for text in status.get("kept") or ())
+    return Page(taken, pending, released, read_cursors(status), kept.minus(kept.minus(taken)))
 
 
 def read_cursors(status: Mapping[str, Any]) -> dict[int, int]:
@@ -104,24 +108,29 @@ class Draft:
         self.released = set(page.released)
         self.cursors = dict(page.cursors)
         self.adopted = False
+        self._kept = page.kept
+        self._returned: list[Range] = []  # of what was kept: in order, and none overlaps another
 
-    def grant(self, uid: str, block: Block, *, moves_cursor: bool = False) -> bool:
-        """False, and nothing changed, if any of it is taken or the request has another block already."""
+    def grant(
+        self, uid: str, block: Block, *, moves_cursor: bool = False, is_returning: bool = False
+    ) -> bool:
+        """False, and nothing changed, if any of it is taken or the request has another block already. Who
+        returns may have what is kept."""
         if self.pending.get(uid) == block:
             return True
-        if uid in self.pending or uid in self.released or self._page.touches(block) or self._took(block):
+        if uid in self.pending or uid in self.released:
+            return False
+        if is_returning and self._kept.contains(block) and not _overlaps(self._returned, block):
+            self.pending[uid] = block
+            insort(self._returned, block.range, key=_place)
+            return True
+        if self._page.touches(block) or _overlaps(self._taken, block):
             return False
         self.pending[uid] = block
         insort(self._taken, block.range, key=_place)
         if moves_cursor:
             self._move_cursor(block)
         return True
-
-    def _took(self, block: Block) -> bool:
-        """Has another edit of this draft taken any of it?"""
-        at = bisect_right(self._taken, (block.family, block.last), key=_place)
-        before = self._taken[at - 1] if at else None
-        return before is not None and before.family is block.family and before.last >= block.first
 
     def _move_cursor(self, block: Block) -> None:
         after = block.last + 1
@@ -160,6 +169,16 @@ class Draft:
         self.adopted = True
         self._taken = sorted([*self._taken, *ranges.minus(self._page.taken.union(self._taken))], key=_place)
 
+    def keep(self, ranges: RangeSet) -> None:
+        """Put on the page, for those who had it, what a backup says was taken and nobody has now."""
+        taken = self._page.taken.union(self._taken)
+        self._kept = self._kept.union(ranges.minus(taken))
+        self.adopt(ranges)
+
+    def keep_no_more(self, ranges: RangeSet) -> None:
+        """It has a holder; on the page it stays."""
+        self._kept = self._kept.minus(ranges)
+
     def give_back(self, ranges: RangeSet) -> None:
         """Take off the page what was found to be nobody's."""
         self._freed += ranges
@@ -170,7 +189,17 @@ class Draft:
             taken = taken.minus(RangeSet(self._freed))
         if self._taken:
             taken = taken.union(self._taken)
-        return Page(taken, self.pending, frozenset(self.released), self.cursors)
+        kept = self._kept
+        if kept and (self._returned or self._freed):
+            kept = kept.minus(RangeSet([*self._returned, *self._freed]))
+        return Page(taken, self.pending, frozenset(self.released), self.cursors, kept)
+
+
+def _overlaps(ranges: list[Range], block: Block) -> bool:
+    """Is any of it in one of these? They are in order, and none overlaps another."""
+    at = bisect_right(ranges, (block.family, block.last), key=_place)
+    before = ranges[at - 1] if at else None
+    return before is not None and before.family is block.family and before.last >= block.first
 
 
 def _place(item: Range) -> tuple[Family, int]:

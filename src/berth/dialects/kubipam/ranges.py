@@ -13,8 +13,9 @@ from typing import Any
 
 from berth import log
 from berth.control.cache import Cache
-from berth.dialects.kubipam.kinds import FINALIZER
+from berth.dialects.kubipam.kinds import FINALIZER, TAKEN
 from berth.dialects.kubipam.ledger import Ledger
+from berth.dialects.kubipam.memory import Memory, read_memory
 from berth.dialects.kubipam.page import Page, read_cursors
 from berth.dialects.kubipam.requests import Requests
 from berth.dialects.kubipam.translate import RangeSpec, block_of, name_of, range_of, read_range
@@ -30,6 +31,7 @@ from berth.net import Block, RangeSet
 
 Object = dict[str, Any]
 _log = log.get("berth.kubipam")
+LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class OpenRange:
         self._written: Object | None = None  # the spec as it was last read
         self._unwritten: dict[str, Block] = {}  # taken in memory, on their way to the page
         self._shared: list[tuple[str, Block]] = []  # blocks that overlap another's, from before our time
+        self._memory = ("", Memory())
         self.slipped: list[Block] = []  # of requests that went past our finalizer: RangeLife looks after them
 
     @property
@@ -68,6 +71,7 @@ class OpenRange:
     def open(self, obj: Object) -> None:
         """Existing holders come first, before anyone is served."""
         self._read_spec(obj)
+        self.memory(obj)
         self.ledger.open(obj)
         page = self.ledger.page
         if self.desk.space.goes_round:
@@ -81,6 +85,7 @@ class OpenRange:
 
     def follow(self, obj: Object) -> None:
         self._read_spec(obj)
+        self.memory(obj)
         self.ledger.follow(obj)
         if self.ledger.page is None:
             self.adopted = self.serving = False  # someone wiped it, as upstream's controller does
@@ -111,6 +116,46 @@ class OpenRange:
                 _log.warning(
                     "one block, two holders", range=self.key, cidr=str(block), uids=f"{uid}, {other}"
                 )
+
+    # What a backup brought back
+
+    def memory(self, obj: Object) -> Memory:
+        """What the range's annotation says; read once for every text of it."""
+        text = meta.annotations(obj).get(TAKEN, "")
+        if text != self._memory[0]:
+            self._memory = (text, read_memory(obj))
+        return self._memory[1]
+
+    def keeps(self, uid: str, namespace: str, block: Block) -> bool:
+        """Is this block kept for requests of this namespace, and has nobody come for it yet?"""
+        page = self.ledger.page
+        if page is None or not page.kept.contains(block) or not self._memory[1].is_for(namespace, block):
+            return False
+        return self.desk.space.holder_of(block) in (None, SOMEONE, uid)
+
+    def hand_back(self, uid: str, block: Block) -> None:
+        """In memory it is this request's from now on, not SOMEONE's; the rest around it is."""
+        space = self.desk.space
+        unknown = []
+        while (lease := space.overlapping(block)) is not None and lease.holder == SOMEONE:
+            unknown.append(lease.block)
+            space.release(lease.block, SOMEONE)
+        self.desk.adopt(block, uid)
+        for rest in RangeSet(held.range for held in unknown).minus(RangeSet([block.range])).blocks():
+            self.desk.adopt(rest, SOMEONE)
+
+    def held(self) -> Iterator[tuple[str, Block]]:
+        """Namespace and block of each request that is known to hold one."""
+        for block, uid in self.desk.space.leases():
+            if (request := self._requests.find(uid)) is not None:
+                yield request["metadata"]["namespace"], block
+
+    def counts(self, page: Page) -> Object:
+        """As fields of the status."""
+        total = RangeSet(self.spec.pool.ranges)
+        taken, kept = _count(page.taken, total), _count(page.kept, total)
+        counts = {"total": total.count, "used": taken - kept, "free": total.count - taken, "reserved": kept}
+        return {"addresses": {name: min(count, LARGEST_COUNT) for name, count in counts.items()}}
 
     def turned(self, page: Page) -> None:
         """Others wrote the page: learn what they took and gave back. Whoever granted may be dead by now, so
@@ -144,7 +189,8 @@ class OpenRange:
         """What is on the page and nobody's is SOMEONE's; what left the page with its holder is free."""
         space, page = self.desk.space, self.ledger.page or Page()
         for block, uid in [lease for lease in space.leases() if lease.holder != SOMEONE]:
-            if not page.holds(block) and self._requests.find(uid) is None and uid not in self._unwritten:
+            is_nobodys = not page.holds(block) or page.kept.contains(block)
+            if is_nobodys and self._requests.find(uid) is None and uid not in self._unwritten:
                 self.desk.free(block, uid)
         known = [lease for lease in space.leases() if lease.holder != SOMEONE]
         unknown = page.taken.minus(RangeSet(block.range for block, _ in known))
@@ -177,6 +223,8 @@ class OpenRange:
         for block in self.desk.space.leases_of(uid):
             if page is None or not page.holds(block):
                 self.desk.free(block, uid)
+            elif page.kept.contains(block):
+                self.recount()
 
     def let_go(self, uid: str) -> None:
         for block in self.desk.space.leases_of(uid):
@@ -200,11 +248,11 @@ class OpenRange:
     def is_unwritten(self, uid: str) -> bool:
         return uid in self._unwritten
 
-    async def grant(self, uid: str, block: Block, *, chosen: bool) -> None:
+    async def grant(self, uid: str, block: Block, *, chosen: bool, is_returning: bool) -> None:
         """Raises Lost, and Stale as the ledger does."""
         self._unwritten[uid] = block
         try:
-            await self.ledger.grant(uid, block, chosen=chosen)
+            await self.ledger.grant(uid, block, chosen=chosen, is_returning=is_returning)
         finally:
             self._unwritten.pop(uid, None)
 
@@ -263,9 +311,14 @@ class Ranges:
                 opened.desk.leave(ref)
 
     def count(self, opened: OpenRange) -> None:
-        usage = opened.desk.space.usage()
-        counts = PoolCounts(usage.total, usage.used, usage.free, usage.reserved)
+        usage, page = opened.desk.space.usage(), opened.ledger.page
+        kept = 0 if page is None else _count(page.kept, RangeSet(opened.spec.pool.ranges))
+        counts = PoolCounts(usage.total, usage.used - kept, usage.free, kept)
         self._metrics.pool(PoolKey("kubipam", *opened.key.split("/", 1)), counts)
+
+
+def _count(ranges: RangeSet, total: RangeSet) -> int:
+    return sum(total.count_within(item) for item in ranges)
 
 
 def _slipped(request: Object) -> Block | None:

@@ -16,12 +16,12 @@ from berth.control.cache import revision_of
 from berth.control.controller import Controller
 from berth.control.events import Recorder
 from berth.control.mirror import Watched
-from berth.dialects.claim import ClaimLife
 from berth.dialects.kubipam import kinds
 from berth.dialects.kubipam.audit import Audit, AuditSettings
 from berth.dialects.kubipam.book import Book
 from berth.dialects.kubipam.life import RangeLife
 from berth.dialects.kubipam.ranges import Ranges, Sources
+from berth.dialects.kubipam.request_life import RequestLife
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.dialects.kubipam.translate import name_of, range_of, referred
 from berth.dialects.shape import Built, Kit
@@ -63,7 +63,7 @@ class _Wiring:
         kit = self._kit
         life = RangeLife(sources, self._ranges)
         life.opened = self._wake_requests_of
-        claims = ClaimLife(self._book, kit.client, kit.events, kit.metrics)
+        claims = RequestLife(self._book, kit.client, kit.events, kit.metrics)
         self._range_controller = Controller("kubipam.range", life.reconcile, kit.metrics)
         self._request_controller = Controller(
             "kubipam.request", claims.reconcile, kit.metrics, at_once=AT_ONCE

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from berth.dialects.kubipam.kinds import BUSY, FIRST_MATCH, INVALID, READY, ROUND_ROBIN
+from berth.dialects.kubipam.kinds import ALLOCATED, BUSY, CIDR, FIRST_MATCH, INVALID, READY, ROUND_ROBIN
 from berth.errors import InvalidText
 from berth.kube import meta
 from berth.leasing.model import Pool, Strategy
@@ -141,17 +142,39 @@ def name_of(obj: Object) -> str:
 # Status of a request
 
 
-def granted(request: Object, block: Block) -> Object:
+def granted(request: Object, block: Block, now: datetime) -> Object:
     kept = {key: value for key, value in (request.get("status") or {}).items() if key != "message"}
-    return {**kept, "cidr": str(block), "state": READY, "range": range_of(request)}
+    conditions = _ready(request, ALLOCATED, "", now)
+    grant = {"cidr": str(block), "state": READY, "range": range_of(request)}
+    return {**kept, **grant, "conditions": conditions}
 
 
-def refused(request: Object, message: str, *, busy: bool) -> Object:
-    return {**(request.get("status") or {}), "state": BUSY if busy else INVALID, "message": message}
+def refused(request: Object, message: str, reason: str, now: datetime, *, busy: bool) -> Object:
+    state = {"state": BUSY if busy else INVALID, "message": message}
+    return {**(request.get("status") or {}), **state, "conditions": _ready(request, reason, message, now)}
+
+
+def _ready(request: Object, reason: str, message: str, now: datetime) -> list[Object]:
+    """The one condition; its reason is the word which Events, metrics and logs say too."""
+    ready = {
+        "type": "Ready",
+        "status": "True" if reason == ALLOCATED else "False",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": request["metadata"].get("generation", 1),
+    }
+    known = (request.get("status") or {}).get("conditions") or []
+    return meta.with_condition(known, ready, now)
 
 
 def is_settled(request: Object, finalizer: str) -> bool:
     """It has what it asked for, and every word is written."""
     status = request.get("status") or {}
     settled = bool(status.get("cidr")) and status.get("state") == READY and not status.get("message")
-    return settled and meta.has_finalizer(request, finalizer)
+    return settled and meta.has_finalizer(request, finalizer) and _is_marked(request)
+
+
+def _is_marked(request: Object) -> bool:
+    """Would a backup of it, which has no status, say what it has?"""
+    block = block_of(request)
+    return block is None or meta.annotations(request).get(CIDR) == str(block)

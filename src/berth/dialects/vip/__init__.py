@@ -33,6 +33,7 @@ class Vip:
             _rule(GROUP, ["ipgroups", "virtualips"], EDIT),
             _rule(GROUP, ["ipgroups/status", "virtualips/status"], ["patch"]),
             _rule(GROUP, ["groupsegmentmappings"], READ),
+            _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),  # who may restore
         )
 
     def build(self, kit: Kit) -> Built:

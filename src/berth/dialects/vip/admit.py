@@ -1,7 +1,9 @@
 """Admission of IP objects and VirtualIPs. The texts are upstream's, word for word.
 
 IP objects are the ledger: only the operator's own account writes them. Who that is the API server says
-itself, asked once at the first review; no token is looked at.
+itself, asked once at the first review; no token is looked at. One thing others may: bring back what a backup
+holds, an IP object with its owner or a VirtualIP with its finalizer. Those are members of RESTORERS, and who
+has the verb `restore` on the kind, which the API server is asked; nothing else of it is theirs to change.
 """
 
 from __future__ import annotations
@@ -9,15 +11,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from berth import log
 from berth.control.admission import Handler
-from berth.control.review import Answer, Review, allowed, denied
+from berth.control.review import Answer, Review, User, allowed, denied
 from berth.control.webhooks import Webhook, rule
 from berth.dialects.vip import kinds
 from berth.dialects.vip.migrate import State, state_of
+from berth.dialects.vip.translate import owner_of
+from berth.errors import KubeError
 from berth.kube import meta
 from berth.kube.client import Client
+from berth.kube.resource import Resource
 
 Object = dict[str, Any]
+_log = log.get("berth.vip.admit")
+RESTORERS = "berth:restorers"  # the group
+RESTORE = "restore"  # the verb
 IP_PATH = "/validate-paas-org-v1-ip"
 VIRTUAL_IP_PATH = "/validate-paas-org-v1-virtualip"
 
@@ -39,12 +48,19 @@ def webhooks() -> tuple[Webhook, ...]:
     )
 
 
-def routes(who: Callable[[], Awaitable[str]]) -> Mapping[str, Handler]:
+def routes(
+    who: Callable[[], Awaitable[str]], may_restore: Callable[[User, Resource], Awaitable[bool]]
+) -> Mapping[str, Handler]:
     async def validate_ip(review: Review) -> Answer:
-        return ip_answer(review, await who())
+        answer = ip_answer(review, await who())
+        if not answer.allowed and is_restored_ip(review) and await may_restore(review.user, kinds.IP):
+            return allowed()
+        return answer
 
     async def validate_virtual_ip(review: Review) -> Answer:
         fault = virtual_ip_fault(review.object, review.old_object or None)
+        if fault == DEPRECATED and meta.has_finalizer(review.object, kinds.IP_FINALIZER):
+            fault = None if await may_restore(review.user, kinds.VIRTUAL_IP) else fault
         return allowed() if fault is None else denied(fault)
 
     return {IP_PATH: validate_ip, VIRTUAL_IP_PATH: validate_virtual_ip}
@@ -55,6 +71,20 @@ def ip_answer(review: Review, operator: str) -> Answer:
         return allowed()
     verb = review.operation.lower()
     return denied(f"user {review.user.name} cannot {verb} ip objects, only {operator} is allowed")
+
+
+def is_restored_ip(review: Review) -> bool:
+    """A lease as a backup holds it: new and with its owner. Or an edit of what is not ours, as that of the
+    fields' managers which Velero makes afterwards."""
+    if review.operation == "CREATE":
+        return owner_of(review.object) is not None
+    return review.operation == "UPDATE" and _ours(review.object) == _ours(review.old_object)
+
+
+def _ours(ip: Object) -> list[Any]:
+    about = ip.get("metadata") or {}
+    fields = ("labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp")
+    return [about.get(field) or None for field in fields]
 
 
 def virtual_ip_fault(vip: Object, old: Object | None) -> str | None:
@@ -75,6 +105,34 @@ def virtual_ip_fault(vip: Object, old: Object | None) -> str | None:
 
 def _spec(vip: Object) -> Object:
     return vip.get("spec") or {}
+
+
+class MayRestore:
+    """By the group, or by RBAC: a ServiceAccount is in no group that one could choose."""
+
+    def __init__(self, client: Client) -> None:
+        self._credentials = client.credentials
+
+    async def __call__(self, user: User, resource: Resource) -> bool:
+        if RESTORERS in user.groups:
+            return True
+        asked = {"group": resource.group, "resource": resource.plural, "verb": RESTORE}
+        spec = {
+            "resourceAttributes": asked,
+            "user": user.name,
+            "groups": list(user.groups),
+            "uid": user.uid,
+            "extra": dict(user.extra),
+        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        try:
+            async with Client(self._credentials, user_agent="berth-operator") as client:
+                path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+                answer = await client.raw("POST", path, body=review)
+        except KubeError as error:
+            _log.warning("nobody can tell who may restore", user=user.name, error=str(error))
+            return False
+        return bool(answer["status"]["allowed"])
 
 
 class WhoAmI:

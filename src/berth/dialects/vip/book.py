@@ -6,6 +6,8 @@ the API server empties that when the type changes, and others write there too.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +33,7 @@ from berth.dialects.vip.translate import (
     owner,
     owner_of,
     pins,
+    remembered,
     shown,
     takes_less,
     with_ingress,
@@ -40,12 +43,14 @@ from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.meta import Ref
 from berth.kube.resource import Resource
-from berth.leasing.decide import Refusal
+from berth.leasing.decide import Keep, Refusal, decide
 from berth.leasing.model import Claim
 from berth.net import Block, Family
 
 Object = dict[str, Any]
 KIND = "IPGroup"
+LATE_SECONDS = 60.0  # after a Service went, what is written for it is an operator's last word, not a backup's
+REMEMBERED = 20_000
 _log = log.get("berth.vip")
 
 
@@ -74,6 +79,8 @@ class ServiceBook:
         self._groups = groups
         self._client = client
         self._classes = frozenset(classes)
+        self._clock = time.monotonic
+        self._left: dict[str, float] = {}  # when Services were seen to go, by UID
         self._foreign: dict[Ref, tuple[Block, ...]] = {}  # shown by Services that are not ours to serve
 
     @property
@@ -148,7 +155,22 @@ class ServiceBook:
 
     def _wish(self, service: Object, key: str, family: Family, pin: Block | None) -> Serve:
         desks = (*self._groups.desks(family), self._register.elsewhere)
-        return Serve(Claim(key, family=family, pin=pin or self._confirmed(service, family)), desks)
+        wanted = pin or self._confirmed(service, family) or self._had(service, key, family, desks)
+        return Serve(Claim(key, family=family, pin=wanted), desks)
+
+    def _had(self, service: Object, key: str, family: Family, desks: tuple[Desk, ...]) -> Block | None:
+        """What it had before a backup brought it back, where that is free; it insists on nothing."""
+        if any(block.family is family for block in self._register.blocks_of(key)):
+            return None
+        found = [block for block in remembered(service) if block.family is family]
+        return next((one for one in found if any(desk.space.is_free(one) for desk in desks)), None)
+
+    def chosen(self, service: Object) -> list[Block]:
+        """What is taken in memory for what it asks for now."""
+        asked = self._asking(service)
+        each = asked.each if isinstance(asked, Several) else ()
+        decisions = [decide(one.claim, [desk.space for desk in one.desks]) for one in each]
+        return [decision.block for decision in decisions if isinstance(decision, Keep)]
 
     def _confirmed(self, service: Object, family: Family) -> Block | None:
         """The address it shows and owns; where a crash of another operator left it two, this is the one."""
@@ -274,13 +296,25 @@ class ServiceBook:
         """What was written for a Service of this name that is gone goes too; `alive` is the one there is.
 
         A deletion that was under way when our finalizer was stored can win, and the last write of an operator
-        that was killed can come after the release. A UID never comes back, so one live read is enough.
+        that was killed can come after the release. A UID never comes back, so one live read is enough. Of a
+        Service that we did not see go just now it may be what a backup brings back before the Service: that
+        is left to the janitor, who has patience.
         """
         for record in self._register.ledger.of_holder(Owner(*ref).key):
             uid = (owner_of(record) or Owner(*ref)).uid
-            if uid not in ("", alive) and not await self._lives(ref, uid):
+            is_late = bool(alive) or self._has_just_gone(uid)
+            if uid not in ("", alive) and is_late and not await self._lives(ref, uid):
                 _log.info("the Service is gone, its address goes too", ip=record["metadata"]["name"])
                 await self._discard(ref, record)
+
+    def left(self, uid: str) -> None:
+        """A Service was seen to go."""
+        self._left[uid] = self._clock()
+        while len(self._left) > REMEMBERED:
+            self._left.pop(next(iter(self._left)))
+
+    def _has_just_gone(self, uid: str) -> bool:
+        return self._clock() - self._left.get(uid, -math.inf) < LATE_SECONDS
 
     async def _discard(self, ref: Ref, record: Object) -> None:
         """Unless a clone still serves the address: the end of that migration wakes the Service again."""

@@ -47,7 +47,7 @@ def _usable_as_label(schema: Schema) -> Schema:
 
 
 def _group() -> Crd:
-    counts = {name: integer(format="int64") for name in ("total", "used", "free", "outside")}
+    counts = {name: integer(format="int64") for name in ("total", "used", "free", "reserved", "outside")}
     status = record(
         {
             "addresses": record(counts, description="How many addresses there are, and their use."),
@@ -59,6 +59,7 @@ def _group() -> Crd:
         column("Segment", ".spec.segment"),
         column("Used", ".status.addresses.used", "integer", priority=1),
         column("Free", ".status.addresses.free", "integer", priority=1),
+        column("Reserved", ".status.addresses.reserved", "integer", priority=1),
         column("Ready", ".status.conditions[?(@.type=='Ready')].status", priority=1),
         AGE,
     )

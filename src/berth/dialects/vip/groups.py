@@ -120,7 +120,8 @@ class GroupLife:
 def group_status(group: Object, opened: OpenPool, outside: list[str], now: datetime) -> Object:
     """Pure."""
     usage = opened.desk.space.usage()
-    counts = {"total": usage.total, "used": usage.used, "free": usage.free, "outside": len(outside)}
+    counts = {"total": usage.total, "used": usage.used, "free": usage.free, "reserved": usage.reserved}
+    counts["outside"] = len(outside)
     status = dict(group.get("status") or {})
     status["addresses"] = {name: min(count, LARGEST_COUNT) for name, count in counts.items()}
     ready = _ready(group, opened, outside)

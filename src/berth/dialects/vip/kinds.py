@@ -24,6 +24,7 @@ IP_FINALIZER = "ip.finalizers.virtualips.paas.org"
 CLONE_FINALIZER = "service.finalizers.virtualips.paas.org"
 
 WANTED_ADDRESS = "berth.dev/address"
+HAD_ADDRESS = "berth.dev/allocated"  # on a Service: what it has, for a backup, which brings no status back
 MIGRATE = "virtualips.paas.org/migrate"
 MIGRATING = "virtualips.paas.org/migrating"  # on a Service: the VirtualIP that is being turned into it
 

@@ -68,7 +68,7 @@ class _Wiring:
         return Built(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
-            routes=admit.routes(admit.WhoAmI(self._kit.client)),
+            routes=admit.routes(admit.WhoAmI(kit.client), admit.MayRestore(kit.client)),
             tasks=(janitor.run, self._resync),
         )
 
@@ -163,6 +163,8 @@ class _Wiring:
         service = new or old
         if service is None or not self._started:
             return
+        if old is not None and (new is None or meta.uid(new) != meta.uid(old)):
+            self._book.left(meta.uid(old))
         if new is not None:
             self._book.remember(new)  # also what it shows no longer
         if any(self._book.concerns(seen) for seen in (new, old) if seen is not None):

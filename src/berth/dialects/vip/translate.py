@@ -220,6 +220,12 @@ def _wished(service: Object) -> Iterator[str]:
     yield from (part.strip() for part in listed.split(",") if part.strip())
 
 
+def remembered(service: Object) -> tuple[Block, ...]:
+    """The addresses it had when it was last served."""
+    texts = meta.annotations(service).get(kinds.HAD_ADDRESS, "").split(",")
+    return tuple(block for block in map(_address, texts) if block is not None)
+
+
 def ingress(service: Object) -> list[Object]:
     return ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
 
