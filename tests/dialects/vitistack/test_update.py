@@ -164,22 +164,24 @@ async def test_ipv4_cannot_become_ipv6(world: World) -> None:
 
 
 async def test_a_secret_is_replaced(world: World) -> None:
-    """V-062, and back to the default one."""
+    """V-062, and back to the default one: by the controller, a moment after the update."""
     _, address = await settled(world)
     await world.secret()
     default = await world.default_secret()
     assert await world.opens(address, default)
+
+    async def is_opened_by(value: str, other: str) -> bool:
+        return await world.opens(address, value) and not await world.opens(address, other)
+
     await world.annotate(secret="my-secret")
-    assert await world.opens(address, VALUE)
-    assert not await world.opens(address, default)
+    assert await eventually(lambda: is_opened_by(VALUE, default), 60)
 
     async def is_told() -> bool:
         return "SecretReplaced" in await world.events()
 
     assert await eventually(is_told, 60)
     await world.annotate(secret="default")
-    assert await world.opens(address, default)
-    assert not await world.opens(address, VALUE)
+    assert await eventually(lambda: is_opened_by(default, VALUE), 60)
     assert world.api.entries(address)["my-service"].active
     await world.delete()
     await expires(world, address)

@@ -34,6 +34,7 @@ from berth.dialects.vitistack.pools import Pools
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.releasing import Restraint
+from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.vitistack.vault import Vault
 from berth.errors import UserError
@@ -62,7 +63,7 @@ class _Wiring:
         self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
         self._neighbours = Neighbours(
-            self._services.cache, settings.vitistack_classes, settings.vitistack_excluded
+            self._services.cache, self._filed, settings.vitistack_classes, settings.vitistack_excluded
         )
         self._crowd = Crowd()
         self._api = ApiClient(_access(settings))
@@ -104,6 +105,7 @@ class _Wiring:
             metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
             neighbours=self._neighbours,
             places=Whereabouts(client),
+            stored=Stored(client, self._services.cache, self._filed, settings.vitistack_pending_seconds),
             metrics=self._kit.metrics,
         )
 
@@ -114,7 +116,7 @@ class _Wiring:
 
     def _routes(self) -> Mapping[str, Handler]:
         kit, parts = self._kit, self._parts(self._kit.free)
-        frame = admit.Frame(self._ready, kit, self._crowd)
+        frame = admit.Frame(self._ready, kit, self._crowd, parts.stored)
         return {
             kinds.MUTATE_PATH: frame.around(Mutation(parts).review),
             kinds.VALIDATE_PATH: frame.around(Validation(parts).review),
@@ -196,4 +198,14 @@ def _access(settings: Settings) -> Access:
             token = Secret(settings.api_token_file.read_text().strip())
     except OSError as error:
         raise UserError(f"The IPAM-API's token cannot be read: {error}.") from error
+    _refuse_credentials(settings.api_url)
     return Access(settings.api_url, token, trusting(settings.api_ca_file), settings.api_seconds)
+
+
+def _refuse_credentials(url: str) -> None:
+    """Whoever is refused an address reads the URL, and so does the log."""
+    if "@" in url or "?" in url:
+        raise UserError(
+            "--api-url may not have a user, a password or a query in it: everybody who is refused an address "
+            "reads it. Put a token into a file, and name that with --api-token-file."
+        )
