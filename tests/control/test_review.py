@@ -54,6 +54,13 @@ def test_an_object_that_will_be_named_by_the_server_has_no_name_yet() -> None:
     assert review.name == ""
 
 
+def test_a_name_made_by_the_server_is_not_in_the_request() -> None:
+    """As validating webhooks see it; and a Namespace has no namespace, of which its request says one."""
+    review = review_of(name="", object={"metadata": {"generateName": "b-", "name": "b-x7k2p"}})
+    assert review.name == "b-x7k2p"
+    assert review_of(namespace="b1", object={"metadata": {"name": "b1"}}).namespace == "b1"
+
+
 def test_a_deleted_object_comes_as_the_old_one() -> None:
     review = review_of(operation="DELETE", object=None, oldObject={"metadata": {"name": "b1"}})
     assert review.object == {}
@@ -76,6 +83,17 @@ def test_a_deleted_object_comes_as_the_old_one() -> None:
         (body_of(kind=None), "no complete request"),
         (body_of(object=[]), "no complete request"),
         (body_of(object="text"), "no complete request"),
+        (body_of(namespace=7), "no complete request"),
+        (body_of(name=["b1"]), "no complete request"),
+        (body_of(object={"metadata": "b1"}), "no complete request"),
+        (body_of(object={"metadata": {"name": 1}}), "no complete request"),
+        (body_of(object={"metadata": {"annotations": {"a": 1}}}), "no complete request"),
+        (body_of(oldObject={"metadata": {"labels": ["a"]}}), "no complete request"),
+        (body_of(object={"metadata": {"name": "b1", "namespace": "theirs"}}), "namespace of the object is"),
+        (body_of(object={"metadata": {"name": "b2"}}), "name of the object is not that of the request"),
+        (body_of(oldObject={"metadata": {"namespace": "theirs"}}), "namespace of the oldObject is"),
+        (body_of(oldObject={"metadata": {"name": "b2"}}), "name of the oldObject is not"),
+        (body_of(namespace="", object={"metadata": {"namespace": "mine"}}), "namespace of the object is"),
     ],
 )
 def test_what_is_no_review_is_refused_with_its_fault(body: bytes, why: str) -> None:

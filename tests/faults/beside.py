@@ -1,4 +1,4 @@
-"""Rows that live beside the code they are about: the IPAM-API's and the vitistack dialect's.
+"""Rows that live beside the code they are about, or among the attacks: the IPAM-API's and vitistack's.
 
 They are tests of their own, on their own stores and control planes. Here each is run again and again by
 pytest; whatever fails is a violation. How often a row tried is what its tests say (the fixture `tried`), read
@@ -28,7 +28,7 @@ API, API_FAULTS, VITISTACK = (
     "tests/central/faults/test_",
     "tests/dialects/vitistack/test_",
 )
-METAL3 = "tests/dialects/metal3/test_"
+METAL3, ATTACKS = "tests/dialects/metal3/test_", "tests/attacks/test_"
 
 
 def again(which: str) -> Play:
@@ -139,5 +139,9 @@ BESIDE: tuple[Row, ...] = (
     beside("T29 api", "guesses, slow and large bodies", 100_000, API_FAULTS + "crowds -k t29"),
     beside("T30 api", "older and newer versions on one store", 50, API_FAULTS + "versions -k t30"),
     beside("T34 api", "joining while the last one leaves", 10_000, API_FAULTS + "crowds -k t34"),
+    beside(
+        "T35 vitistack", "reviews forged, stale, replayed, oversized", 50_000, ATTACKS + "pod_floods -k t35"
+    ),
+    beside("T36 vitistack", "Services edited while they go", 5000, ATTACKS + "tenant_services -k t36"),
     beside("T38 api", "mounted files change, vanish, half written", 1000, API_FAULTS + "files -k t38"),
 )

@@ -4,6 +4,9 @@
 
 A handler gives an answer; it never raises to refuse. What it raises is a failed call, and then the webhook's
 failurePolicy decides.
+
+Anybody who reaches the port can send a review. One whose objects are not what its request names is refused
+here, for all dialects; what is stored, each looks up itself before it does something on a review's word.
 """
 
 from __future__ import annotations
@@ -161,13 +164,13 @@ def parse_review(body: bytes) -> Review:
 
 def _review(request: Any) -> Review:
     try:
-        return Review(
+        review = Review(
             uid=_text(request["uid"]),
             operation=_text(request["operation"]),
             kind=GroupKind(request["kind"].get("group", ""), _text(request["kind"]["kind"])),
             resource=_text(request["resource"]["resource"]),
-            namespace=request.get("namespace", ""),
-            name=request.get("name", "") or _own_name(request),
+            namespace=_word(request.get("namespace")),
+            name=_word(request.get("name")) or _own_name(request),
             user=_user(request.get("userInfo") or {}),
             object=_object(request.get("object")),
             old_object=_object(request.get("oldObject")),
@@ -177,6 +180,24 @@ def _review(request: Any) -> Review:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise BadReview("the AdmissionReview has no complete request") from error
+    for name, found in (("object", review.object), ("oldObject", review.old_object)):
+        _refuse_another(review, name, found.get("metadata") or {})
+    return review
+
+
+def _refuse_another(review: Review, name: str, about: Mapping[str, Any]) -> None:
+    """An API server fills both in from the URL. An object may leave out its namespace (a Namespace has none,
+    and its request says one), and has no name yet with generateName.
+    """
+    for field_, asked in (("namespace", review.namespace), ("name", review.name)):
+        if about.get(field_) not in (None, "", asked):
+            raise BadReview(f"the {field_} of the {name} is not that of the request")
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str | None):
+        raise TypeError("not a text")
+    return value or ""
 
 
 def _text(value: Any) -> str:
@@ -186,15 +207,22 @@ def _text(value: Any) -> str:
 
 
 def _object(value: Any) -> Object:
+    """Its metadata is what everybody reads: of the shape that an API server lets in."""
     if not isinstance(value, dict | None):
         raise TypeError("not an object")
+    about = (value or {}).get("metadata") or {}
+    for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp"):
+        _word(about.get(key))
+    for key in ("annotations", "labels"):
+        if not all(isinstance(text, str) for text in (about.get(key) or {}).values()):
+            raise TypeError("not a text")
     return value or {}
 
 
 def _own_name(request: Mapping[str, Any]) -> str:
     """With generateName the server names the object after the mutating webhooks: then there is none yet."""
     meta = (request.get("object") or {}).get("metadata") or {}
-    return str(meta.get("name", ""))
+    return _word(meta.get("name"))
 
 
 def _user(info: Mapping[str, Any]) -> User:

@@ -13,12 +13,12 @@ from tests.support.operator import admin
 
 from berth.control.cache import Cache
 from berth.devcluster import DevCluster
-from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack import filing, kinds
 from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.filing import Cabinet, Filed, Records
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import Terms
-from berth.errors import Conflict
+from berth.errors import Conflict, StatusError
 from berth.kube.client import Client
 from berth.leasing.holders import Identity
 from berth.metrics import Metrics
@@ -121,3 +121,25 @@ async def test_one_that_is_gone_is_written_anew(desk: Desk) -> None:
     assert [one.key for one in desk.filed] == ["again"]
     await desk.records.drop(seen)  # of a place that is no more
     assert [one.key for one in desk.filed] == ["again"]
+
+
+async def test_large_ones_share_no_more_than_fits(desk: Desk) -> None:
+    """One after the other is written where two would be more than a ConfigMap may have."""
+    made = [replace(record(number), key="k" * 120_000) for number in range(20)]
+    made += [record(number) for number in range(20, 26)]
+    await asyncio.gather(*map(desk.records.put, made))
+    stored = await desk.stored()
+    assert sum(map(len, stored)) == len(made)
+    assert max(sum(map(len, data.values())) for data in stored) < 1024 * 1024
+
+
+async def test_nobody_is_refused_for_what_another_wrote(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too much for the API server all the same: each is written alone, and one that is too large fails."""
+    monkeypatch.setattr(filing, "TOGETHER_BYTES", 1 << 30)
+    made = [replace(record(0), key="k" * 1_200_000), *(record(number) for number in range(1, 9))]
+    first = asyncio.create_task(desk.records.put(record(9)))  # while it is written the others gather
+    await asyncio.sleep(0)
+    found = await asyncio.gather(*map(desk.records.put, made), return_exceptions=True)
+    await first
+    assert [isinstance(one, StatusError) for one in found] == [True, *[False] * 8]
+    assert sum(map(len, await desk.stored())) == 9

@@ -26,16 +26,16 @@ Fates = dict[str, dict[int, Fate]]
 TIMES = 5  # each way to spoil a rotation
 ENOUGH = 50
 AT_ONCE = 10
-# Both addresses, then the controller makes sure of both. Where one is refused, both are turned back instead:
-# the third call is a part of that, too.
-CALLS = 4
+# Of both addresses, by the controller. One that is spoiled is made again: the third is a part of that.
+CALLS = 2
+SPOILED = ((1,), (2,), (1, 2), (1, 3), (2, 3))
 WISHES = {"ip-family": "dual", "retention-period-days": "1"}  # retention: its record shows the rest
 
 
 def plans() -> Iterator[tuple[str, dict[int, Fate]]]:
     """A Service for each rotation, and which of its calls are spoiled, how."""
     for fate in (Fate.CUT, Fate.LOSE):
-        for numbers in [(number,) for number in range(1, CALLS + 1)] + [(1, 3)]:
+        for numbers in SPOILED:
             for time in range(TIMES):
                 yield f"{fate}-{'-'.join(map(str, numbers))}-{time}", dict.fromkeys(numbers, fate)
 
@@ -103,9 +103,8 @@ async def calls_of_one(world: World, wire: Line) -> int:
     await rested(world, ["quiet"])
     wire.each = each = Each()
     await rotate(world, "quiet")
-    await world.rested("quiet")
-    calls = each.calls["quiet"]
     await holds(world, "quiet")
+    calls = each.calls["quiet"]
     await goes(world, "quiet")
     return calls
 
@@ -125,7 +124,12 @@ async def spoil(world: World, wire: Line, fates: Fates) -> None:
             assert await eventually(lambda: is_through(name), 60), f"{name}: {each.calls[name]} calls"
 
     await asyncio.gather(*map(one, fates))
-    assert wire.spoiled == sum(map(len, fates.values()))
+
+    async def are_spoiled() -> bool:
+        """The last answers are lost a moment after their calls were counted."""
+        return wire.spoiled == sum(map(len, fates.values()))
+
+    assert await eventually(are_spoiled, 60)
 
 
 async def test_a_rotation_cut_at_every_call_leaves_one_owner(

@@ -11,8 +11,11 @@ from tests.support import metallb
 from tests.support.operator import eventually
 from tests.support.vitistack import VALUE, World, address_of, of, service
 
+from berth.central.client import Access, ApiClient, Ask
 from berth.dialects.vitistack import kinds
 from berth.kube import meta
+from berth.leasing.holders import Identity
+from berth.store.secrets import Secret
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -164,22 +167,24 @@ async def test_ipv4_cannot_become_ipv6(world: World) -> None:
 
 
 async def test_a_secret_is_replaced(world: World) -> None:
-    """V-062, and back to the default one."""
+    """V-062, and back to the default one: by the controller, a moment after the update."""
     _, address = await settled(world)
     await world.secret()
     default = await world.default_secret()
     assert await world.opens(address, default)
+
+    async def is_opened_by(value: str, other: str) -> bool:
+        return await world.opens(address, value) and not await world.opens(address, other)
+
     await world.annotate(secret="my-secret")
-    assert await world.opens(address, VALUE)
-    assert not await world.opens(address, default)
+    assert await eventually(lambda: is_opened_by(VALUE, default), 60)
 
     async def is_told() -> bool:
         return "SecretReplaced" in await world.events()
 
     assert await eventually(is_told, 60)
     await world.annotate(secret="default")
-    assert await world.opens(address, default)
-    assert not await world.opens(address, VALUE)
+    assert await eventually(lambda: is_opened_by(default, VALUE), 60)
     assert world.api.entries(address)["my-service"].active
     await world.delete()
     await expires(world, address)
@@ -219,6 +224,55 @@ async def test_a_half_replaced_secret_is_turned_back(world: World) -> None:
     await world.delete()
     for address in both.split(","):
         await expires(world, address)
+
+
+async def test_a_secret_that_another_cluster_shares_is_not_replaced(world: World) -> None:
+    """Only the IPAM-API knows of that one: the update is stored, an Event says why the address keeps its
+    secret, and everything else of the Service works on.
+    """
+    await world.secret()
+    _, address = await settled(world)
+    default = await world.default_secret()
+    elsewhere = Identity("there", "namespace-there", "cluster-there")
+    ask = Ask(elsewhere, "inet", "ipv4", Secret(default), address)
+    async with ApiClient(Access(world.api.url, seconds=30)) as api:
+        await api.register(ask)
+        await world.annotate(secret="my-secret")
+
+        async def is_told() -> bool:
+            return "SecretRefused" in await world.events()
+
+        assert await eventually(is_told, 60)
+        assert await world.opens(address, default)
+        assert not await world.opens(address, VALUE)
+        (record,) = [one["data"] for one in await world.records() if one["data"]["address"] in address]
+        assert (record["secret"], record.get("kept"), record.get("replaced")) == ("default", None, None)
+        await world.annotate(retention_period_days="2")
+        assert world.api.entries(address)["my-service"].retention == 2
+        await world.annotate(secret="default", retention_period_days="0")
+        await api.release(ask)
+    await world.delete()
+    await expires(world, address)
+
+
+async def test_a_secret_that_goes_after_the_update_leaves_the_old_one(world: World) -> None:
+    """It is there when the update is admitted, and gone when the controller comes to read it."""
+    _, address = await settled(world)
+    await world.secret()
+    body = {"metadata": {"annotations": {kinds.SECRET_NAME: "nowhere"}}}
+    await world.client.patch(kinds.SERVICE, "my-service", body, world.namespace, subresource="status")
+
+    async def is_told() -> bool:
+        return "SecretRefused" in await world.events()
+
+    assert await eventually(is_told, 60)
+    assert await world.opens(address, await world.default_secret())
+    await world.annotate(secret="my-secret")
+
+    async def is_replaced() -> bool:
+        return await world.opens(address, VALUE)
+
+    assert await eventually(is_replaced, 60)
 
 
 async def test_a_secret_that_is_not_there_changes_nothing(world: World) -> None:

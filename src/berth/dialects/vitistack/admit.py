@@ -18,6 +18,7 @@ from berth.control.webhooks import Webhook, rule
 from berth.dialects.shape import Kit
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.crowd import Crowd
+from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.words import No
 from berth.settings import Settings
 
@@ -79,7 +80,7 @@ def plans(settings: Settings) -> Mapping[str, tuple[Webhook, ...]]:
 class Frame:
     """Around a handler: waits for the caches, keeps the deadline, turns a No into an answer and an Event."""
 
-    def __init__(self, ready: Callable[[], Awaitable[None]], kit: Kit, crowd: Crowd) -> None:
+    def __init__(self, ready: Callable[[], Awaitable[None]], kit: Kit, crowd: Crowd, stored: Stored) -> None:
         seconds = kit.settings.webhook_deadline_seconds
         self._ready = ready
         self._seconds = max(seconds - EARLY_SECONDS, seconds / 2)
@@ -87,6 +88,7 @@ class Frame:
         self._events = kit.events
         self._metrics = kit.metrics
         self._crowd = crowd
+        self._stored = stored
 
     def around(self, handler: Handler) -> Handler:
         async def answered(review: Review) -> Answer:
@@ -108,7 +110,8 @@ class Frame:
 
     def _refused(self, review: Review, no: No) -> Answer:
         self._metrics.decided("vitistack", "refusal", no.reason)
-        if review.old_object and not review.dry_run:  # an Event needs an object that is there
+        # An Event needs an object that is there; of a conflict the API server asks again by itself.
+        if review.old_object and not review.dry_run and no.code != 409 and self._stored.is_there(review):
             about = {"apiVersion": "v1", "kind": "Service", **review.old_object}
             self._events.event(about, "Warning", "AddressRefused", no.message)
         return no.answer()

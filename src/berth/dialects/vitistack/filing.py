@@ -18,7 +18,7 @@ from berth.control.cache import Cache
 from berth.dialects.vitistack import kinds, records
 from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.records import Record
-from berth.errors import Conflict, KubeError, NotFound
+from berth.errors import Conflict, Invalid, KubeError, NotFound, StatusError
 from berth.kube import meta
 from berth.kube.client import Client, PatchKind
 from berth.metrics import Metrics
@@ -28,7 +28,8 @@ Object = dict[str, Any]
 Change = tuple[list[Object], "asyncio.Future[None]"]  # JSON patch steps, and who waits for them
 TRIES = 5
 GATHER_SECONDS = 0.04  # in a crowd
-TOGETHER = 100  # about 50 kB; a ConfigMap may have 1 MiB
+TOGETHER, TOGETHER_BYTES = 100, 512 * 1024  # usually about 50 kB; a ConfigMap may have 1 MiB
+TOO_LARGE = 413
 
 
 class Filed:
@@ -99,6 +100,23 @@ def _steps(record: Record, text: str | None) -> list[Object]:
     test = {"op": "test", "path": path, "value": record.text}
     change = {"op": "remove"} if text is None else {"op": "replace", "value": text}
     return [test, {**change, "path": path}]
+
+
+def _fitting(waiting: Iterable[Record]) -> int:
+    """How many of them go into one ConfigMap; at least one."""
+    size = 0
+    for number, record in enumerate(waiting):
+        size += len(record.written().encode())
+        if number == TOGETHER or (number and size > TOGETHER_BYTES):
+            return number
+    return TOGETHER
+
+
+def _is_too_much(error: BaseException) -> bool:
+    """For a ConfigMap, the API server or etcd, which says so with status 500."""
+    if isinstance(error, StatusError):
+        return isinstance(error, Invalid) or error.code == TOO_LARGE or "too large" in error.message
+    return False
 
 
 def _fail(done: asyncio.Future[None], error: Exception) -> None:
@@ -244,7 +262,8 @@ class Records:
     async def _write_all(self) -> None:
         while self._waiting:
             await self._crowd.gather(GATHER_SECONDS, len(self._waiting))
-            group, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            many = _fitting(record for record, _ in self._waiting)
+            group, self._waiting = self._waiting[:many], self._waiting[many:]
             # Given up before its turn came: nothing was asked for in its name yet.
             group = [(record, written) for record, written in group if not written.done()]
             if group:
@@ -257,6 +276,10 @@ class Records:
             self._metrics.record_written("create", len(group))
             self._cache.observe(await self._client.create(kinds.CONFIG_MAP, body))
         except BaseException as error:
+            if len(group) > 1 and _is_too_much(error):
+                for one in group:  # nobody is refused for what another one wrote
+                    await self._write([one])
+                return
             for _, written in group:
                 if isinstance(error, Exception) and not written.done():
                     written.set_exception(error)

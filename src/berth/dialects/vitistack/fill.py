@@ -31,6 +31,14 @@ class Defaults:
     new_key: Callable[[], str]
 
 
+def placed(service: Object, namespace: str) -> Object:
+    """An object may leave out the namespace that its URL says."""
+    about = service.get("metadata") or {}
+    if about.get("namespace"):
+        return service
+    return {**service, "metadata": {**about, "namespace": namespace}}
+
+
 def is_load_balancer(service: Mapping[str, Any]) -> bool:
     return (service.get("spec") or {}).get("type") == "LoadBalancer"
 
@@ -145,13 +153,8 @@ def with_addresses(service: Object, addresses: tuple[Address, ...], bare: bool) 
     text = given.get(kinds.ADDRESSES, "")
     if set(wish.listed(given)) != set(addresses) or not text.strip():
         text = wish.written(addresses, bare=bare)
-    values = {
-        kinds.ADDRESSES: text,
-        kinds.METALLB_POOL: given[kinds.ZONE],
-        kinds.METALLB_ADDRESSES: wish.written(addresses, bare=True),
-        kinds.METALLB_KEY: given[kinds.SHARING_KEY],
-    }
-    return meta.with_annotations(service, values)
+    values = for_metallb(given[kinds.ZONE], addresses, given[kinds.SHARING_KEY])
+    return meta.with_annotations(service, {kinds.ADDRESSES: text, **values})
 
 
 def with_families(service: Object, families: Families, *, creating: bool) -> Object:
@@ -171,4 +174,22 @@ def with_families(service: Object, families: Families, *, creating: bool) -> Obj
 
 
 def without_metallb(service: Object) -> Object:
-    return meta.with_annotations(service, dict.fromkeys(kinds.METALLB))
+    return meta.with_annotations(service, dict.fromkeys((*kinds.METALLB, *kinds.OLD_METALLB)))
+
+
+def misleads(service: Mapping[str, Any]) -> bool:
+    """Whether MetalLB is told something else than a Service of ours lists. Order is no matter."""
+    said = meta.annotations(service)
+    addresses = wish.listed(said)
+    if not addresses or kinds.ZONE not in said or kinds.SHARING_KEY not in said:
+        return False
+    told = wish.listed({kinds.ADDRESSES: said.get(kinds.METALLB_ADDRESSES, "")})
+    names = (said.get(kinds.METALLB_POOL), said.get(kinds.METALLB_KEY))
+    is_right = set(told) == set(addresses) and names == (said[kinds.ZONE], said[kinds.SHARING_KEY])
+    return not is_right or any(key in said for key in kinds.OLD_METALLB)
+
+
+def for_metallb(zone: str, addresses: tuple[Address, ...], key: str) -> dict[str, str | None]:
+    """What MetalLB is to read; None: nothing there."""
+    said = (zone, wish.written(addresses, bare=True), key)
+    return {**dict.fromkeys(kinds.OLD_METALLB), **dict(zip(kinds.METALLB, said, strict=True))}

@@ -25,8 +25,10 @@ ZONE = PREFIX + "zone"
 METALLB_POOL = "metallb.io/address-pool"
 METALLB_ADDRESSES = "metallb.io/loadBalancerIPs"
 METALLB_KEY = "metallb.io/allow-shared-ip"
-METALLB_KEYS = (METALLB_KEY, "metallb.universe.tf/allow-shared-ip")  # the second: of MetalLB before 0.13
 METALLB = (METALLB_POOL, METALLB_ADDRESSES, METALLB_KEY)
+# Of MetalLB before 0.14.9, which reads no others; later ones read them where the new name is missing.
+OLD_METALLB = tuple(key.replace("metallb.io/", "metallb.universe.tf/") for key in METALLB)
+METALLB_KEYS = (METALLB_KEY, OLD_METALLB[2])
 
 DEFAULT_SECRET = "default"  # the word in the annotation, and the Secret's name in our namespace
 SECRET_KEY = "secret"  # the key inside a Secret

@@ -53,6 +53,8 @@ class ServiceLife:
         if live is not None and self._is_unserved(live):
             await self._serve(live)
             live = self._services.get(ref.namespace, ref.name)
+        elif live is not None and self._is_misleading(live):
+            await self._straighten(live)
         listed = self._parts.neighbours.addresses_of(live)
         waits = [await self.holding.hold(live, address) for address in listed] if live is not None else []
         records = self._parts.records.of_service(ref.namespace, ref.name)
@@ -72,13 +74,29 @@ class ServiceLife:
         wanted = Families(word).wanted if word in set(Families) else ()
         return any(family not in there for family in wanted) or kinds.FAMILY not in annotations
 
+    def _is_misleading(self, live: Object) -> bool:
+        """Edited while no webhook was there. Without records it was never ours, or is not yet."""
+        if not self._parts.neighbours.is_served(live) or meta.is_deleting(live) or not fill.misleads(live):
+            return False
+        return all(
+            self._parts.neighbours.backing(live, one) for one in self._parts.neighbours.addresses_of(live)
+        )
+
+    async def _straighten(self, live: Object) -> None:
+        said = meta.annotations(live)
+        right = fill.for_metallb(said[kinds.ZONE], wish.listed(said), said[kinds.SHARING_KEY])
+        await self._patch(live, {"metadata": {"annotations": right}})
+
     async def _serve(self, live: Object) -> None:
-        served, warnings = await self._mutation.completed(Visit(live, live, None))
+        served, warnings = await self._mutation.completed(Visit(live, live))
         changes = patch.diff(live, served)
         if changes is None:
             for text in warnings:
                 _log.warning("Service not served", name=live["metadata"]["name"], cause=text)
             return
+        await self._patch(live, changes)
+
+    async def _patch(self, live: Object, changes: Object) -> None:
         changes.setdefault("metadata", {})["uid"] = meta.uid(live)
         name, namespace = live["metadata"]["name"], live["metadata"]["namespace"]
         try:

@@ -23,6 +23,7 @@ from berth.dialects.vitistack.fill import Defaults
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import is_down
+from berth.dialects.vitistack.stored import CREATE, UPDATE
 from berth.dialects.vitistack.vault import random_text
 from berth.dialects.vitistack.wish import Wish
 from berth.dialects.vitistack.words import No
@@ -51,8 +52,15 @@ class Visit:
 
     new: Object
     live: Object | None
-    user: User | None  # None: nobody asked, we go on by ourselves
-    creating: bool = False
+    review: Review | None = None  # None: nobody asked, we go on by ourselves
+
+    @property
+    def user(self) -> User | None:
+        return self.review.user if self.review is not None else None
+
+    @property
+    def creating(self) -> bool:
+        return self.review is not None and self.review.operation == CREATE
 
 
 class Mutation:
@@ -70,14 +78,15 @@ class Mutation:
         if review.dry_run:
             _log.info("Dry run mode detected, skipping mutating for Service:", **said)
             return allowed()
-        new, old = _placed(review.object, review.namespace), review.old_object or None
-        if meta.is_deleting(new):
+        new = fill.placed(review.object, review.namespace)
+        old = review.old_object if review.operation == UPDATE else None
+        if meta.is_deleting(new) or review.operation not in (CREATE, UPDATE):
             return allowed()
         live = old if old is not None and self._parts.neighbours.is_served(old) else None
         if not self._parts.neighbours.is_served(new):
             left = live is not None and fill.has_ours(live)
             return patched(review, fill.without_metallb(review.object)) if left else allowed()
-        visit = Visit(new, live, review.user, review.operation == "CREATE")
+        visit = Visit(new, live, review)
         service, warnings = await self.completed(visit)
         _log.info("Mutating Completed for Service", **said)
         return patched(review, _unplaced(service, review.object)).warning(*warnings)
@@ -86,7 +95,7 @@ class Mutation:
         """The Service with everything filled in, and what to warn of."""
         new, live = visit.new, visit.live
         if live is not None and not fill.has_ours(new) and not fill.has_ours(live) and fill.shown(live):
-            return await self._adopted(new, live, visit.user)
+            return await self._adopted(new, live, visit)
         service = fill.filled(_named(new), live, self._defaults)
         if live is not None:
             service = fill.continued(service, live, self._defaults)
@@ -106,8 +115,10 @@ class Mutation:
             await self._insist_on_metallb()
         addresses, warnings = asked.addresses, []
         if asked.missing:
+            if visit.review is not None and not visit.creating:  # else the dry run says what is stored
+                await self._parts.stored.insist(visit.review)
             try:
-                addresses = await self._requested(service, asked, visit.user)
+                addresses = await self._requested(service, asked, visit)
             except ApiError as error:
                 if visit.user is None:
                     raise  # nobody waits for us: tried again until it is there
@@ -135,11 +146,13 @@ class Mutation:
         if not up:
             raise No(words.NO_METALLB, code=503, reason="ServiceUnavailable")
 
-    async def _requested(self, service: Object, asked: Wish, user: User | None) -> tuple[Address, ...]:
+    async def _requested(self, service: Object, asked: Wish, visit: Visit) -> tuple[Address, ...]:
         """The wish's addresses with new ones in front; on a failure what this request got goes back."""
-        namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
+        namespace, name, user = service["metadata"]["namespace"], service["metadata"]["name"], visit.user
+        if visit.creating:
+            self._parts.stored.expect(namespace, name, asked.zone)
         who, secret = await asyncio.gather(
-            self._parts.places.identity(namespace, name),
+            self._parts.places.newcomer(namespace, name),
             self._parts.secret_for(asked.secret, namespace, user),
         )
         got: list[Address] = []
@@ -170,8 +183,10 @@ class Mutation:
                 except ApiError as error:
                     _log.warning("address not given back; it lapses by itself", error=str(error))
 
-    async def _adopted(self, new: Object, live: Object, user: User | None) -> tuple[Object, list[str]]:
+    async def _adopted(self, new: Object, live: Object, visit: Visit) -> tuple[Object, list[str]]:
         """A Service from before us keeps the address it shows, or stays without us."""
+        if visit.review is not None:
+            await self._parts.stored.insist(visit.review)
         shown = wish.written(fill.shown(live), bare=self._defaults.bare)
         families = {str(int(address.family)) for address in fill.shown(live)}
         word = "dual" if len(families) > 1 else f"ipv{families.pop()}"
@@ -188,7 +203,7 @@ class Mutation:
         try:
             who = await self._parts.places.identity(namespace, service["metadata"]["name"])
             self._parts.refuse_strangers(service, asked, who)
-            secret = await self._parts.secret_for(asked.secret, namespace, user)
+            secret = await self._parts.secret_for(asked.secret, namespace, visit.user)
             for address in asked.addresses:
                 record = Record(namespace, who, asked.zone, address, asked.secret, asked.key, asked.terms)
                 await self._parts.registrar.reserve(record, secret)
@@ -236,15 +251,8 @@ def _check_size(service: Object) -> None:
         raise No(f"invalid annotations: [metadata.annotations: Too long: {limit}]")
 
 
-def _placed(service: Object, namespace: str) -> Object:
-    """An object may leave out the namespace that its URL says."""
-    if service["metadata"].get("namespace"):
-        return service
-    return {**service, "metadata": {**service["metadata"], "namespace": namespace}}
-
-
 def _unplaced(service: Object, sent: Object) -> Object:
-    if "namespace" in sent["metadata"]:
+    if "namespace" in (sent.get("metadata") or {}):
         return service
     return {**service, "metadata": {k: v for k, v in service["metadata"].items() if k != "namespace"}}
 

@@ -1,12 +1,17 @@
-"""Who else in the cluster lists an address, or has it retained: for sharing, its warnings, and its limits."""
+"""Who else in the cluster lists an address, or has it retained: for sharing, its warnings, and its limits.
+
+A Service that is being deleted passes no webhook: whatever it lists then is believed only where a record of
+it says the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from berth.control.cache import Cache, key_of
 from berth.dialects.vitistack import fill, kinds, wish
+from berth.dialects.vitistack.filing import Filed
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.wish import Wish
 from berth.dialects.vitistack.words import No
@@ -20,8 +25,11 @@ Key = tuple[str, str]
 class Neighbours:
     """Kept in step with the cache of Services, whose own indexes are its first user's."""
 
-    def __init__(self, services: Cache, classes: tuple[str, ...], excluded: tuple[str, ...]) -> None:
+    def __init__(
+        self, services: Cache, filed: Filed, classes: tuple[str, ...], excluded: tuple[str, ...]
+    ) -> None:
         self._services = services
+        self._filed = filed
         self._classes = frozenset(classes)
         self._excluded = frozenset(excluded)
         self._by_address: dict[Address, set[Key]] = {}
@@ -54,7 +62,16 @@ class Neighbours:
 
     def listing(self, address: Address) -> list[Object]:
         found = (self._services.get(*key) for key in self._by_address.get(address, ()))
-        return [service for service in found if service is not None]
+        return [service for service in found if service is not None and self._counts(service, address)]
+
+    def _counts(self, service: Object, address: Address) -> bool:
+        return not meta.is_deleting(service) or self.backing(service, address) is not None
+
+    def backing(self, service: Object, address: Address) -> Record | None:
+        """The record of this very Service that says it holds the address."""
+        ours = self._filed.of_service(*key_of(service))
+        mine = (one for one in ours if one.address == address and one.uid == meta.uid(service))
+        return next((one for one in mine if one.confirmed and not one.released), None)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         for address in self.addresses_of(old):
@@ -66,7 +83,11 @@ class Neighbours:
 
 
 def refuse_strangers(
-    service: Object, asked: Wish, namespace_id: str, neighbours: Neighbours, records: Collection[Record]
+    service: Object,
+    asked: Wish,
+    namespace_id: str,
+    listing: Callable[[Address], list[Object]],
+    records: Collection[Record],
 ) -> None:
     """Every namespace holds the default secret, so it alone does not open what another one has."""
     if asked.secret != kinds.DEFAULT_SECRET:
@@ -75,7 +96,7 @@ def refuse_strangers(
     for address in asked.addresses:
         keys = {
             meta.annotations(other).get(kinds.SHARING_KEY, "")
-            for other in neighbours.listing(address)
+            for other in listing(address)
             if other["metadata"]["namespace"] != namespace
             and meta.annotations(other).get(kinds.SECRET_NAME) == kinds.DEFAULT_SECRET
         }

@@ -17,10 +17,12 @@ from berth.dialects.vitistack.pools import Pools
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.remembered import Remembered
+from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.vault import Vault
-from berth.dialects.vitistack.wish import Wish
+from berth.dialects.vitistack.wish import Families, Wish
 from berth.dialects.vitistack.words import No
 from berth.errors import KubeError
+from berth.kube import meta
 from berth.kube.client import Client
 from berth.leasing.holders import Identity
 from berth.metrics import Metrics
@@ -39,29 +41,39 @@ class Whereabouts:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._cluster_id = ""
-        self._namespaces: dict[str, Remembered[str]] = {}
+        self._namespaces: dict[str, Remembered[Object]] = {}
 
     async def identity(self, namespace: str, name: str) -> Identity:
+        return (await self._found(namespace, name))[0]
+
+    async def newcomer(self, namespace: str, name: str) -> Identity:
+        """The same for a Service that asks for something: none comes into a namespace that goes."""
+        who, is_going = await self._found(namespace, name)
+        if is_going:
+            raise No(words.terminating(namespace))
+        return who
+
+    async def _found(self, namespace: str, name: str) -> tuple[Identity, bool]:
         try:
-            namespace_id, cluster_id = await asyncio.gather(self._namespace_id(namespace), self.cluster_id())
+            found, cluster_id = await asyncio.gather(self._namespace(namespace), self.cluster_id())
         except KubeError as error:
             raise words.said_by_server(error) from error
-        return Identity(name, namespace_id, cluster_id)
+        return Identity(name, meta.uid(found), cluster_id), meta.is_deleting(found)
 
-    async def _namespace_id(self, namespace: str) -> str:
+    async def _namespace(self, namespace: str) -> Object:
         """A Service is asked about twice, and many come at once."""
         if namespace not in self._namespaces:
             if len(self._namespaces) >= REMEMBERED:
                 self._namespaces.clear()
             self._namespaces[namespace] = Remembered(lambda: self._read(namespace))
-        return await self._namespaces[namespace].get() or ""
+        return await self._namespaces[namespace].get() or {}
 
-    async def _read(self, namespace: str) -> str:
-        return str((await self._client.get(kinds.NAMESPACE, namespace))["metadata"]["uid"])
+    async def _read(self, namespace: str) -> Object:
+        return await self._client.get(kinds.NAMESPACE, namespace)
 
     async def cluster_id(self) -> str:
         if not self._cluster_id:
-            self._cluster_id = await self._read("kube-system")
+            self._cluster_id = meta.uid(await self._read("kube-system"))
         return self._cluster_id
 
 
@@ -76,6 +88,7 @@ class Parts:
     metallb: MetalLb
     neighbours: Neighbours
     places: Whereabouts
+    stored: Stored
     metrics: Metrics
 
     async def secret_for(self, word: str, namespace: str, user: User | None) -> Secret:
@@ -88,14 +101,30 @@ class Parts:
         self, service: Object, asked: Wish, who: Identity, given: Collection[Address] = ()
     ) -> None:
         """What another namespace uses or has retained; `given`: chosen by the IPAM-API for this request."""
+        claims = self._claims(asked, given)
+        neighbours.refuse_strangers(service, asked, who.namespace_id, self.neighbours.listing, claims)
+
+    def refuse_latecomer(self, service: Object, record: Record) -> None:
+        """The same for what nobody was asked about at its admission. Only who has a record counts: of two
+        that list the same neither would come to have it.
+        """
+        asked = Wish(record.zone, Families.DUAL, (record.address,), record.key, record.secret, record.terms)
+        claims = self._claims(asked, ())
+        neighbours.refuse_strangers(service, asked, record.who.namespace_id, lambda address: [], claims)
+
+    def _claims(self, asked: Wish, given: Collection[Address]) -> list[Record]:
         now = time.time()
-        claims = [
+        return [
             record
             for address in asked.addresses
             for record in self.records.of_address(address)
             if record.may_exclude(now, given=address in given)
         ]
-        neighbours.refuse_strangers(service, asked, who.namespace_id, self.neighbours, claims)
+
+    def is_shared(self, record: Record) -> bool:
+        """With others of this cluster, whose secret it is as well; what is retained counts."""
+        now, there = time.time(), self.records.of_address(record.address)
+        return any(one.name != record.name and not one.is_over(now) for one in there)
 
     async def secrets_of(self, record: Record) -> tuple[Secret, ...]:
         """Everything that may open what the record stands for, the likeliest first."""

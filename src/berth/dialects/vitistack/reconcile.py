@@ -34,8 +34,10 @@ from berth.dialects.vitistack.pools import Pools
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import Registrar
 from berth.dialects.vitistack.releasing import Restraint
+from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.vitistack.vault import Vault
+from berth.errors import UserError
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.meta import Ref
@@ -60,7 +62,7 @@ class _Wiring:
         self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
         self._neighbours = Neighbours(
-            self._services.cache, settings.vitistack_classes, settings.vitistack_excluded
+            self._services.cache, self._filed, settings.vitistack_classes, settings.vitistack_excluded
         )
         self._crowd = Crowd()
         self._api = ApiClient(_access(settings))
@@ -103,6 +105,7 @@ class _Wiring:
             metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
             neighbours=self._neighbours,
             places=Whereabouts(client),
+            stored=Stored(client, self._services.cache, self._filed, settings.vitistack_pending_seconds),
             metrics=self._kit.metrics,
         )
 
@@ -113,7 +116,7 @@ class _Wiring:
 
     def _routes(self) -> Mapping[str, Handler]:
         kit, parts = self._kit, self._parts(self._kit.free)
-        frame = admit.Frame(self._ready, kit, self._crowd)
+        frame = admit.Frame(self._ready, kit, self._crowd, parts.stored)
         return {
             kinds.MUTATE_PATH: frame.around(Mutation(parts).review),
             kinds.VALIDATE_PATH: frame.around(Validation(parts).review),
@@ -196,4 +199,14 @@ def _service_of(record: Record) -> Ref:
 
 def _access(settings: Settings) -> Access:
     token = None if settings.api_token_file is None else TokenFile(settings.api_token_file)
+    _refuse_credentials(settings.api_url)
     return Access(settings.api_url, token, trusting(settings.api_ca_file), settings.api_seconds)
+
+
+def _refuse_credentials(url: str) -> None:
+    """Whoever is refused an address reads the URL, and so does the log."""
+    if "@" in url or "?" in url:
+        raise UserError(
+            "--api-url may not have a user, a password or a query in it: everybody who is refused an address "
+            "reads it. Put a token into a file, and name that with --api-token-file."
+        )

@@ -1,6 +1,9 @@
 """The validating webhook: confirms at the IPAM-API what the object lists, and makes MetalLB's pool cover it.
 
-    record ─► confirm, replace the secret or send the new terms ─► pool
+    stored? ─► record ─► confirm, or send the new terms ─► pool
+
+Only what the API server really has counts (`stored.py`). Another secret for an address that stays is looked
+at here as far as it goes without touching anything; the controller replaces it, once the update is stored.
 
 A record is written before each call, so that whatever happens next the controller knows what to undo. The
 pool of an address that our mutating webhook asked for is written while it is being confirmed. The
@@ -19,10 +22,11 @@ from typing import Any
 
 from berth import log
 from berth.control.review import Answer, Review, User, allowed
-from berth.dialects.vitistack import kinds, neighbours, wish, words
+from berth.dialects.vitistack import fill, kinds, neighbours, wish, words
 from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.registrar import is_down
+from berth.dialects.vitistack.stored import CREATE, UPDATE
 from berth.dialects.vitistack.wish import Wish
 from berth.dialects.vitistack.words import No
 from berth.errors import ApiDown, ApiError, ApiRefused, KubeError, ServerError, Unreachable
@@ -61,6 +65,9 @@ class Case:
     def namespace(self) -> str:
         return str(self.service["metadata"]["namespace"])
 
+    def stays(self, address: Address) -> bool:
+        return address in wish.listed(self.before) and self.before.get(kinds.ZONE) == self.asked.zone
+
     def record(self, address: Address) -> Record:
         asked = self.asked
         return Record(
@@ -96,22 +103,43 @@ class Validation:
 
     async def _case(self, review: Review) -> Case | None:
         """None if there is nothing to do at the IPAM-API."""
-        new, old = review.object, review.old_object
+        new = fill.placed(review.object, review.namespace)
+        old = review.old_object if review.operation == UPDATE else {}
+        if review.operation not in (CREATE, UPDATE):
+            return None
         if meta.is_deleting(new) or not self._parts.neighbours.is_served(new):
             return None
         before = dict(meta.annotations(old)) if old and self._parts.neighbours.is_served(old) else {}
         annotations = meta.annotations(new)
         if not wish.listed(annotations) or (before and wish.same(before, annotations)):
             return None
-        name = review.name or new["metadata"]["name"]
-        asked = wish.read(annotations, name)
-        who = await self._parts.places.identity(review.namespace, name)
+        asked = wish.read(annotations, review.name)
+        await self._parts.stored.insist(review)
+        who = await self._parts.places.newcomer(review.namespace, review.name)
+        if review.operation == CREATE:
+            for address in asked.addresses:
+                self._parts.stored.expect(review.namespace, review.name, str(address))
         until = time.time() + self._parts.settings.vitistack_pending_seconds
         given = frozenset(one for one in asked.addresses if self._parts.registrar.has_just_given(who, one))
+        if old:  # a stored one: it is what it was
+            new = {**new, "metadata": {**new["metadata"], "uid": meta.uid(old)}}
         case = Case(new, asked, who, review.user, before, until, given)
         self._parts.refuse_strangers(new, asked, who, given)
+        await self._refuse_secret(case)
         case.warnings = neighbours.warnings(new, asked, self._parts.neighbours)
         return case
+
+    async def _refuse_secret(self, case: Case) -> None:
+        """Another one for addresses that stay: the controller will replace it if nothing is known against it.
+        Who else holds them from other clusters only the IPAM-API knows.
+        """
+        kept = [case.record(one) for one in case.asked.addresses if case.stays(one)]
+        if not kept or case.before.get(kinds.SECRET_NAME, kinds.DEFAULT_SECRET) == case.asked.secret:
+            return
+        new = await self._parts.secret_for(case.asked.secret, case.namespace, case.user)
+        for record in kept:
+            if self._parts.is_shared(record) and set(await self._old_secrets(case, record)) != {new}:
+                raise No(words.not_replaced(record.address.family, case.name, words.SHARED))
 
     async def _confirmed(self, case: Case) -> None:
         try:
@@ -127,22 +155,7 @@ class Validation:
     async def _settle(self, case: Case, address: Address) -> None:
         record = case.record(address)
         record = record.over(self._parts.records.seen(record.name))
-        kept = address in wish.listed(case.before) and case.before.get(kinds.ZONE) == case.asked.zone
-        if not kept:
-            await self._join(case, record)
-        elif self._had_another_secret(case, record):
-            await self._rekey(case, record)
-        else:
-            await self._amend(case, record)
-
-    def _had_another_secret(self, case: Case, record: Record) -> bool:
-        """As the live object says, or the record: of a replacement that was not stored, or not yet."""
-        seen = self._parts.records.seen(record.name)
-        words_before = {
-            case.before.get(kinds.SECRET_NAME),
-            seen.secret if seen is not None else record.secret,
-        }
-        return words_before != {record.secret}
+        await (self._amend if case.stays(address) else self._join)(case, record)
 
     # A new address
 
@@ -231,33 +244,6 @@ class Validation:
         if record.kept and not before.kept:
             await self._parts.vault.forget(record)
 
-    # Another secret for an address that stays
-
-    async def _rekey(self, case: Case, record: Record) -> None:
-        new = await self._parts.secret_for(record.secret, record.namespace, case.user)
-        olds = await self._old_secrets(case, record)
-        if set(olds) == {new}:
-            await self._amend(case, record)
-            return
-        # Several: a replacement was cut short, and which of them counts there is not known.
-        old = next(one for one in olds if one != new)
-        record = replace(record, kept=True, replaced=True, lived=True)
-        back = await self._parts.records.put(record) or _as_before(record, case.before)
-        case.done.append(lambda: self._rekey_back(back, (new, old)))
-        await self._parts.vault.keep(record, new, *olds)
-        try:
-            await self._parts.registrar.replace(record, olds, new)
-        except ApiError as error:
-            raise self._no(case, error, words.not_replaced(record.address.family, case.name, "")) from error
-        await self._noted(record, new, *olds)
-
-    async def _rekey_back(self, back: Record, secrets: tuple[Secret, Secret]) -> None:
-        """If that is refused, too, both are kept, and the controller goes by what is stored."""
-        new, old = secrets
-        await self._parts.registrar.replace(back, (new,), old)
-        await self._parts.vault.keep(back, old)
-        await self._parts.records.put(replace(back, kept=True, replaced=False))
-
     async def _old_secrets(self, case: Case, record: Record) -> tuple[Secret, ...]:
         """What the address was registered with: as we wrote it down, else what the old word stands for."""
         prior = self._parts.records.seen(record.name)
@@ -271,15 +257,20 @@ class Validation:
     # Other terms, or another sharing key
 
     async def _amend(self, case: Case, record: Record) -> None:
-        secrets = await self._old_secrets(case, record)
+        """With the secret it has: which one it is to have the controller reads in the stored Service."""
         prior = self._parts.records.seen(record.name)
+        same_terms = wish.terms_or_none(case.before) == record.terms
+        if same_terms and prior is not None and _says(prior) == _says(record):
+            return
+        secrets = await self._old_secrets(case, record)
+        word = case.before.get(kinds.SECRET_NAME, kinds.DEFAULT_SECRET)
+        record = replace(record, secret=word, kept=word != kinds.DEFAULT_SECRET)
         if prior is not None:
-            # The API server may ask twice about one update: then a replacement is under way already.
-            record = replace(record, kept=prior.kept, replaced=prior.replaced)
+            record = replace(record, secret=prior.secret, kept=prior.kept, replaced=prior.replaced)
         before = await self._parts.records.put(replace(record, lived=True))
         if prior is None and record.kept:
             await self._parts.vault.keep(record, secrets[0])
-        if wish.terms_or_none(case.before) == record.terms and before is not None:
+        if same_terms and before is not None:
             return
         case.done.append(lambda: self._amend_back(before, secrets))
         try:
@@ -326,7 +317,5 @@ async def _all(*work: Awaitable[None]) -> None:
             raise found
 
 
-def _as_before(record: Record, before: dict[str, str]) -> Record:
-    """What the record would have said, of a Service that an older operator left us."""
-    terms = wish.terms_or_none(before) or record.terms
-    return replace(record, secret=before.get(kinds.SECRET_NAME, record.secret), terms=terms)
+def _says(record: Record) -> tuple[object, ...]:
+    return record.uid, record.zone, record.key, record.terms, record.confirmed, record.released

@@ -21,6 +21,9 @@ TRUE = frozenset(("1", "t", "T", "true", "True", "TRUE"))
 FALSE = frozenset(("0", "f", "F", "false", "False", "FALSE"))
 NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 MOST_DAYS = 30
+MOST_KEY = 256  # bytes; what we make ourselves has 47
+MOST_NAME = 253  # as Kubernetes has it, for the names of pools and Secrets
+MOST_PARTS = 16  # of a list of addresses that is looked at; two is what fits
 
 
 class Families(StrEnum):
@@ -72,6 +75,9 @@ def read(annotations: Mapping[str, str], name: str) -> Wish:
         raise No(f"annotation {kinds.ZONE} of Service {name} is empty: name a zone, or leave it out")
     if not secret:
         raise No(f"annotation {kinds.SECRET_NAME} of Service {name} is empty: name a Secret, or leave it out")
+    for key, most in ((kinds.SHARING_KEY, MOST_KEY), (kinds.ZONE, MOST_NAME), (kinds.SECRET_NAME, MOST_NAME)):
+        if len(annotations.get(key, "").encode()) > most:
+            raise No(f"annotation {key} of Service {name} is too long: at most {most} bytes")
     terms = Terms(
         read_retention(annotations.get(kinds.RETENTION, "")), read_deny(annotations.get(kinds.DENY, ""), name)
     )
@@ -90,8 +96,9 @@ def _refuse_misfits(wish: Wish, name: str) -> None:
 
 
 def read_addresses(text: str, name: str) -> tuple[Address, ...]:
-    found = tuple(_address(part.strip(), name) for part in text.split(",")) if text.strip() else ()
-    if len({address.family for address in found}) < len(found):
+    parts = text.split(",", MOST_PARTS)
+    found = tuple(_address(part.strip(), name) for part in parts[:MOST_PARTS]) if text.strip() else ()
+    if len({address.family for address in found}) < len(parts) and found:
         raise No(words.ONE_PER_FAMILY)
     return found
 
@@ -136,7 +143,7 @@ def read_deny(text: str, name: str) -> bool:
 
 def listed(annotations: Mapping[str, str]) -> tuple[Address, ...]:
     found: dict[Family, Address] = {}
-    for part in annotations.get(kinds.ADDRESSES, "").split(","):
+    for part in annotations.get(kinds.ADDRESSES, "").split(",", MOST_PARTS)[:MOST_PARTS]:
         try:
             address = _parsed(part.strip())
         except ValueError:

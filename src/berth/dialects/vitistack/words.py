@@ -14,6 +14,7 @@ RETENTION_UNDER = "retention period cannot be less than 0 days"
 ZONE_KEPT = "change of zone is prohibited while keeping old addresses"
 NO_URL = "environment variable for IPAM-API IPAM_API_URL was not found"
 SECRET_LENGTH = "secret must have 8 to 64 characters"
+SHARED = "Could not register address: multiple services registered. unable to change secret"
 
 
 class No(Exception):
@@ -49,13 +50,42 @@ def family_word(family: Family) -> str:
     return f"ipv{int(family)}"
 
 
+# As the API server says them: kubectl and controllers know what to do.
+
+
+def exists(name: str) -> str:
+    return f'services "{name}" already exists'
+
+
+def missing(name: str) -> str:
+    return f'services "{name}" not found'
+
+
+def modified(name: str) -> str:
+    return (
+        f'Operation cannot be fulfilled on services "{name}": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+
+
+def terminating(namespace: str) -> str:
+    return f"namespace {namespace} is being terminated: no Service gets an address there"
+
+
+def too_many(most: int, namespace: str, seconds: float) -> str:
+    return (
+        f"more than {most} Services of namespace {namespace} have asked for addresses and are not there yet; "
+        f"try again: what nobody used comes back within {seconds:g} s"
+    )
+
+
 def invalid_address(name: str, text: str) -> str:
     return f"invalid ip-address detected for Service: {name}: {text}"
 
 
 def unknown_family(word: str) -> str:
     return (
-        f"illegal ip-address family illegial specified ip-address family: {word} , "
+        f"illegal ip-address family illegial specified ip-address family: {word[:100]} , "
         "Valid Choices: ipv4,ipv6 & dual"
     )
 
