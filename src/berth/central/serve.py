@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from berth import log
 from berth.central.app import Api, Config
 from berth.central.backups import Backups
 from berth.central.identity import load_identities, load_tokens
