@@ -238,7 +238,8 @@ def test_only_the_operators_ports_are_reached() -> None:
 
 
 def test_the_api_servers_alone_reach_the_webhooks_and_others_the_metrics() -> None:
-    cidrs, peer = ["10.0.0.0/28", "fd00::1/128"], {"podSelector": {}}
+    cidrs = ["10.0.0.0/28", "fd00::1/128"]
+    peer: Object = {"podSelector": {}}
     values: Object = {"networkPolicy_apiServerCIDRs": cidrs, "networkPolicy_from": [peer]}
     webhook, rest = one(template(OPERATOR, **values), "NetworkPolicy")["spec"]["ingress"]
     assert webhook == {

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ async def plain() -> AsyncIterator[Plain]:
         await stage.kubectl.apply(make.render(make.policies(Options(dialects=make.EVERY))))
         # The API server takes a policy over a moment later; the last of them is waited for.
         for obj in (ip("10.9.9.9"), virtual_ip("new"), claim("bad", "x"), service("bad", zone="")):
-            await eventually(lambda obj=obj: _is_refused(stage, obj))
+            await eventually(partial(_is_refused, stage, obj))
         yield stage
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -27,9 +28,10 @@ from berth.dialects.metal3 import kinds
 from berth.errors import Invalid, KubeError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
+Object = dict[str, Any]
 PLUG_INS = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
-BACKWARDS = {"namePrefix": "r", "pools": [{"start": "10.0.0.9", "end": "10.0.0.1"}]}
-FINE = {"namePrefix": "r", "pools": [{"start": "10.0.0.1", "end": "10.0.0.9"}]}
+BACKWARDS: Object = {"namePrefix": "r", "pools": [{"start": "10.0.0.9", "end": "10.0.0.1"}]}
+FINE: Object = {"namePrefix": "r", "pools": [{"start": "10.0.0.1", "end": "10.0.0.9"}]}
 PATIENCE = aiohttp.ClientTimeout(total=20)
 
 
@@ -45,7 +47,7 @@ class Stage:
         port = self.operator.listening.webhook
         return f"https://127.0.0.1:{port}/validate-ipam-metal3-io-v1alpha1-ippool"
 
-    async def create(self, spec: dict[str, object], *, dry_run: bool = False) -> None:
+    async def create(self, spec: Object, *, dry_run: bool = False) -> None:
         pool = built(kinds.POOL, f"pool-{uuid.uuid4().hex[:8]}", spec)
         await self.operator.client.create(kinds.POOL, pool, self.namespace, dry_run=dry_run)
 
@@ -97,7 +99,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     flags = (f"--admission-control-config-file={told(home, ours, port)}",)
     async with DevCluster(Options(apiserver_flags=flags)) as own:
         namespace = await make_namespace(own)
-        settings = {
+        settings: Object = {
             "dialects": ("metal3",),
             "webhook_url": f"https://127.0.0.1:{port}",
             "webhook_client_ca": home / "clients.crt",
@@ -148,7 +150,7 @@ async def test_an_api_server_that_shows_no_certificate_is_not_answered_either(
     (tmp_path / "clients.crt").write_bytes(Authority().pem)
     [port] = free(1)
     namespace = await make_namespace(cluster)
-    settings = {
+    settings: Object = {
         "dialects": ("metal3",),
         "webhook_url": f"https://127.0.0.1:{port}",
         "webhook_client_ca": tmp_path / "clients.crt",

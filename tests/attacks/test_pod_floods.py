@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.faults.process import Child, operator
-from tests.support.forging import PATHS, Forger, edited, review
+from tests.support.forging import PATHS, Forger, Said, edited, review
 from tests.support.killing import serves
 from tests.support.started import free_port
 from tests.support.vitistack import (
@@ -108,7 +108,7 @@ def forged(random: Random, victims: list[Object], tenant: World) -> tuple[str, b
             {"allow_local_shared_ip": "k" * random.randrange(200_000)},
         )
     )
-    new = edited(live, **changes)
+    new = edited(live, None, **changes)
     stale = edited(live, {"resourceVersion": str(random.randrange(1, 10_000))})
     fresh_uid = {"uid": str(uuid.uuid4()), "resourceVersion": None, "name": f"made-up-{random.randrange(40)}"}
     lie = random.randrange(10)
@@ -188,7 +188,9 @@ async def test_t35_made_up_reviews_change_nothing(
                 await victim.rested(f"web-{number}")
             victims = await victim.services()
             history, records = victim.history(), await kept_by(victim)
-            forger, held, said = Forger(webhook_url, session), [], []
+            forger = Forger(webhook_url, session)
+            held: list[float] = []
+            said: list[Said] = []
             looking = asyncio.create_task(look(child, f"http://127.0.0.1:{port}/healthz", held))
             limit = asyncio.Semaphore(AT_ONCE)
 

@@ -130,7 +130,7 @@ async def test_the_largest_pool_is_not_read_on_the_event_loop(
     """Controllers, the lease and all other webhooks go on while it is looked at."""
     review = asked(shape(crds.MOST_ENTRIES))
     assert len(review.object["spec"]["preAllocations"]) == crds.MOST_RESERVATIONS
-    answering = asyncio.create_task(admit.routes()[path](review))  # type: ignore[arg-type]
+    answering = asyncio.ensure_future(admit.routes()[path](review))
     turns = 0
     while not answering.done():
         turns += 1

@@ -128,7 +128,7 @@ async def test_an_update_of_what_is_not_stored(
         {"retention_period_days": "30", "deny_external_cleanup": "true"},
         {"secret": "nowhere"},
     ):
-        said = await forger.ask(path, operation="UPDATE", object=edited(old, **changes), oldObject=old)
+        said = await forger.ask(path, operation="UPDATE", object=edited(old, None, **changes), oldObject=old)
         assert said.allowed or said.code == 409, said
     assert await everything(victim) == before
 

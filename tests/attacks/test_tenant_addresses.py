@@ -132,7 +132,8 @@ async def test_waiting_with_an_ipaddress_until_the_pool_is_full(world: World) ->
     async def over() -> bool:
         stored = await world.get(kinds.POOL, "pool")
         assert meta.condition(stored, "AddressConflict") is None
-        return stored["status"]["ipAddresses"]["used"] == 1
+        used: int = stored["status"]["ipAddresses"]["used"]
+        return used == 1
 
     await eventually(over)
 

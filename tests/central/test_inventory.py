@@ -242,7 +242,7 @@ async def test_a_heartbeat_without_a_database_is_told_so(world: World) -> None:
     def down(**_: Any) -> Any:
         raise StoreDown("away")
 
-    heartbeats._engine = SimpleNamespace(transaction=down)  # type: ignore[assignment]
+    heartbeats._engine = SimpleNamespace(transaction=down)
     waiting = asyncio.ensure_future(heartbeats.hear(Beat(CLUSTER, "e", 2, alive_ms=1)))
     await asyncio.sleep(0)
     with pytest.raises(StoreDown):

@@ -74,11 +74,15 @@ async def guarded(directory: Path, *authorities: Authority) -> AsyncIterator[Gua
     (directory / "clients.crt").write_bytes(b"".join(authority.pem for authority in authorities))
     servers: list[Server] = []
 
+    def hang_up() -> None:
+        for server in servers:
+            server.hang_up()
+
     certificates = Certificates(
         Directory(serving),
         clients=ClientAuthority(directory / "clients.crt", FLAG),
         interval_seconds=0.02,
-        dismiss=lambda: [server.hang_up() for server in servers] and None,
+        dismiss=hang_up,
     )
     await certificates.refresh()
     begun, go_on = asyncio.Event(), asyncio.Event()

@@ -47,7 +47,7 @@ def boot_id() -> str:
 def synchronised() -> bool:
     """Whether the kernel says that its clock follows a better one (NTP, PTP); False if it cannot be asked."""
     try:
-        status = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(1024))  # all zeros: only asks
+        status: int = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(1024))  # all zeros: only asks
     except (OSError, AttributeError):
         return False
     return 0 <= status < TIME_ERROR

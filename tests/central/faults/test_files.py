@@ -116,8 +116,8 @@ async def test_t38_files_that_change_vanish_or_are_half_written_stop_nothing(
     dice = random.Random(seed)
     versions, mounted = Versions(tmp_path), Mounted(tmp_path / "mount")
     mounted.put(**versions.files)
-    flags = ("--zones", "zones", "--identities", "identities", "--cluster-token-file", "tokens")
-    flags += ("--tls-cert", "cert", "--tls-key", "key")
+    flags = ["--zones", "zones", "--identities", "identities", "--cluster-token-file", "tokens"]
+    flags += ["--tls-cert", "cert", "--tls-key", "key"]
     given = [word if word.startswith("--") else mounted.path(word) for word in flags]
     with api_process(tmp_path, *given, "--reload-seconds", "0.05") as api:
         client = Client(api, versions.ca)

@@ -81,9 +81,10 @@ async def test_an_api_that_knows_no_reports_keeps_nothing_back() -> None:
 async def test_between_two_reports_it_says_that_it_is_there() -> None:
     api = Api(Compared(True, False))
     await told(api, seconds=0.35)
-    assert {one.alive_ms for one in (*api.reports, *api.beats)} == {117}
+    said: list[Inventory | Heartbeat] = [*api.reports, *api.beats]
+    assert {one.alive_ms for one in said} == {117}
     assert len(api.beats) >= ENOUGH
-    numbers = [one.sequence for one in (*api.reports, *api.beats)]
+    numbers = [one.sequence for one in said]
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
 
 

@@ -20,7 +20,7 @@ from berth.net import Block
 Object = dict[str, Any]
 # Cluster API reserves three words for a claim that is not ready, and its users know no others. Our own word
 # for the cause is in the Event, the metrics and the log.
-RESERVED = {
+RESERVED: dict[str, str] = {
     **dict.fromkeys((Reason.POOL_EXHAUSTED, Reason.PIN_OUTSIDE), "PoolExhausted"),
     **dict.fromkeys(POOL_NOT_READY, "PoolNotReady"),
 }
