@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from berth import __version__, layouts
+from berth import __version__
 from berth import manifests as make
 from berth.devcluster import Binaries
-from berth.manifests import Options
+from berth.manifests import Options, installers
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 FILES = {
     f"{directory}/{name}": content
     for directory, files in (
-        ("kustomize", layouts.kustomize(Options())),
-        ("clusterctl", layouts.clusterctl(Options())),
+        ("kustomize", installers.kustomize(Options())),
+        ("clusterctl", installers.clusterctl(Options())),
     )
     for name, content in files.items()
 }
@@ -40,7 +40,7 @@ def test_deploy_holds_what_the_command_writes(name: str) -> None:
 
 @pytest.mark.cluster
 def test_an_overlay_of_both_bases_is_everything_with_another_image(tmp_path: Path) -> None:
-    for name, content in layouts.kustomize(Options()).items():
+    for name, content in installers.kustomize(Options()).items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
@@ -56,7 +56,7 @@ def test_an_overlay_of_both_bases_is_everything_with_another_image(tmp_path: Pat
 def test_clusterctl_reads_the_provider(tmp_path: Path) -> None:
     release = tmp_path / "ipam-metal3" / f"v{__version__}"
     release.mkdir(parents=True)
-    for name, content in layouts.clusterctl(Options()).items():
+    for name, content in installers.clusterctl(Options()).items():
         (release / name).write_text(content)
     provider = {
         "name": "metal3",

@@ -18,9 +18,9 @@ from tests.support.operator import admin, crds_of, eventually, install
 from berth import manifests as make
 from berth.devcluster import DevCluster
 from berth.dialects.vip import admit as vip_admit
-from berth.dialects.vitistack import words
-from berth.dialects.vitistack.wish import read_addresses
-from berth.dialects.vitistack.words import No
+from berth.dialects.vitistack import messages
+from berth.dialects.vitistack.messages import No
+from berth.dialects.vitistack.service_annotations import read_addresses
 from berth.errors import InvalidText
 from berth.manifests import Options
 from berth.manifests.policies import ADDRESS, HOSTS
@@ -220,7 +220,7 @@ class TestServices:
     @pytest.mark.parametrize(
         ("said", "text"),
         [
-            ({"ip_family": "IPv4"}, words.unknown_family("IPv4")),
+            ({"ip_family": "IPv4"}, messages.unknown_family("IPv4")),
             ({"addresses": "10.0.0.1, ten"}, "invalid ip-address detected for Service: {name}: ten"),
             ({"addresses": "10.0.0.0/24"}, "invalid ip-address detected for Service: {name}: 10.0.0.0/24"),
             (
@@ -228,10 +228,10 @@ class TestServices:
                 f"annotation {PREFIX}zone of Service {{name}} is empty: name a zone, or leave it out",
             ),
             ({"secret": ""}, f"annotation {PREFIX}secret of Service {{name}} is empty: name a Secret"),
-            ({"retention_period_days": "1.5"}, words.BAD_RETENTION),
-            ({"retention_period_days": "31"}, words.RETENTION_OVER),
-            ({"retention_period_days": "-1"}, words.RETENTION_UNDER),
-            ({"deny_external_cleanup": "yes"}, words.bad_deny("{name}")),
+            ({"retention_period_days": "1.5"}, messages.BAD_RETENTION),
+            ({"retention_period_days": "31"}, messages.RETENTION_OVER),
+            ({"retention_period_days": "-1"}, messages.RETENTION_UNDER),
+            ({"deny_external_cleanup": "yes"}, messages.bad_deny("{name}")),
         ],
     )
     async def test_what_every_operator_refuses_is_refused(
@@ -266,7 +266,7 @@ class TestServices:
         name = plain.name()
         await plain.write(service(name, kind="ClusterIP", retention_period_days="many"))
         await plain.write(service(name, retention_period_days="many"), verb="apply")
-        with pytest.raises(KubectlFailed, match=words.BAD_RETENTION):
+        with pytest.raises(KubectlFailed, match=messages.BAD_RETENTION):
             await plain.write(service(name, retention_period_days="more"), verb="apply")
 
 
@@ -321,7 +321,7 @@ def test_the_pattern_for_a_services_addresses_refuses_nothing_the_webhooks_take(
             read_addresses(text, "s")
             right = True
         except No as no:
-            right = no.message == words.ONE_PER_FAMILY
+            right = no.message == messages.ONE_PER_FAMILY
         good += right
         if pattern.fullmatch(text) is None:
             assert not right, text

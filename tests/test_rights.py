@@ -28,8 +28,8 @@ from tests.support.shipped import DEPLOY, NAMESPACES, ROUTED, Shipped, fetched, 
 from tests.support.vitistack import Api
 
 from berth import manifests as make
-from berth.control.door import SECRET
 from berth.control.events import EVENTS
+from berth.control.webhook_server import SECRET
 from berth.control.webhooks import MUTATING, VALIDATING
 from berth.devcluster import DevCluster
 from berth.devcluster.ports import free

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 from berth import log
 from berth.control.certs import Certificates, Directory
-from berth.control.door import Door
 from berth.control.events import Recorder
 from berth.control.health import Addresses, Checks, Probes, serve_probes
+from berth.control.informers import Informers
 from berth.control.leader import Election, Elector, NoElection
 from berth.control.listen import Server
-from berth.control.mirror import Mirror
+from berth.control.webhook_server import WebhookServer
 from berth.dialects import named
-from berth.dialects.shape import Built, Kit, plans_of
+from berth.dialects.dialect import Dependencies, DialectRuntime, plans_of
 from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
@@ -81,12 +81,12 @@ class Operator:
         self._clients = clients
         self._elector = elector
         self._metrics = metrics
-        self._mirror = Mirror(clients.leading, settings.namespace)
+        self._mirror = Informers(clients.leading, settings.namespace)
         self._events = Recorder(clients.leading, metrics, component="berth")
         self._dialects = named(settings.dialects)
-        kit = Kit(clients.leading, self._mirror.keep, self._events, metrics, settings, clients.free)
-        self._built: list[Built] = [dialect.build(kit) for dialect in self._dialects]
-        self._door: Door | None = None
+        kit = Dependencies(clients.leading, self._mirror.keep, self._events, metrics, settings, clients.free)
+        self._built: list[DialectRuntime] = [dialect.build(kit) for dialect in self._dialects]
+        self._door: WebhookServer | None = None
         self._scraped = _certificates(settings)
         self._filled = False
         self._checks = Checks()
@@ -116,7 +116,7 @@ class Operator:
                     for task in running:
                         task.cancel()
 
-    async def _open_door(self, stack: AsyncExitStack) -> Door | None:
+    async def _open_door(self, stack: AsyncExitStack) -> WebhookServer | None:
         """The admission server, where it is asked for: on every replica, leading or not."""
         if not self._settings.serves_webhooks:
             return None
@@ -126,7 +126,7 @@ class Operator:
             for dialect in self._dialects
             for name, webhooks in plans_of(dialect, self._settings).items()
         }
-        door = Door(self._settings, self._clients.free, self._metrics)
+        door = WebhookServer(self._settings, self._clients.free, self._metrics)
         await door.open(stack, routes, plans)
         self._checks.ready("webhook", door.not_ready)
         return door

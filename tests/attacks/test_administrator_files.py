@@ -28,7 +28,7 @@ KNOWN = 400  # what a known client is told about an empty report; a stranger get
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class WebhookServer:
     """An API that knows one client by its certificate, of a CA that will be taken away."""
 
     api: ApiProcess
@@ -64,7 +64,7 @@ class Door:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
+def door(tmp_path: Path) -> Iterator[WebhookServer]:
     server, gone, stays = (certificate(name, None) for name in ("server-ca", "gone", "stays"))
     ca, _ = written(tmp_path, "server-ca", server)
     trusted, _ = written(tmp_path, "clients", gone)
@@ -75,7 +75,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
     flags = ("--tls-cert", cert, "--tls-key", key, "--client-ca", trusted, "--identities", known)
     mine = written(tmp_path, "client", certificate("prod-1.example", gone))
     with api_process(tmp_path, *map(str, flags), "--reload-seconds", "0.1") as api:
-        yield Door(api, ca, trusted, mine, other.read_bytes())
+        yield WebhookServer(api, ca, trusted, mine, other.read_bytes())
 
 
 def asked(connection: ssl.SSLSocket) -> int:
@@ -93,7 +93,7 @@ def asked(connection: ssl.SSLSocket) -> int:
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_certificate_of_a_client_ca_that_was_taken_away(
-    door: Door, name: str, version: ssl.TLSVersion
+    door: WebhookServer, name: str, version: ssl.TLSVersion
 ) -> None:
     """With and without a server name: the handshake fails, where before it was an identity."""
     with door.connect(name, version) as connection:
@@ -106,7 +106,7 @@ def test_a_certificate_of_a_client_ca_that_was_taken_away(
         return  # TLS 1.2 hears of it in the handshake
 
 
-def test_a_connection_that_is_kept_open_over_the_change(door: Door) -> None:
+def test_a_connection_that_is_kept_open_over_the_change(door: WebhookServer) -> None:
     """It ends, used before or silent so far."""
     with door.connect() as used, door.connect() as silent:
         assert asked(used) == KNOWN
@@ -115,7 +115,7 @@ def test_a_connection_that_is_kept_open_over_the_change(door: Door) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_session_of_before_the_change_is_resumed(door: Door, version: ssl.TLSVersion) -> None:
+def test_a_session_of_before_the_change_is_resumed(door: WebhookServer, version: ssl.TLSVersion) -> None:
     """A ticket holds who its client was: one of the old CA must open nothing."""
     context = door.context(version)
 
@@ -134,7 +134,7 @@ def test_a_session_of_before_the_change_is_resumed(door: Door, version: ssl.TLSV
         return
 
 
-def test_a_handshake_that_was_begun_before_the_change(door: Door) -> None:
+def test_a_handshake_that_was_begun_before_the_change(door: WebhookServer) -> None:
     """Held back by the client until the CA is gone, it leads to nothing."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = door.context(ssl.TLSVersion.TLSv1_2)
@@ -170,7 +170,7 @@ def finished(
         return b""
 
 
-def test_a_server_certificate_alone_ends_no_connection(door: Door, tmp_path: Path) -> None:
+def test_a_server_certificate_alone_ends_no_connection(door: WebhookServer, tmp_path: Path) -> None:
     """The other side of it: clients that are still good are left alone when only the server's pair is new."""
     with door.connect() as kept:
         assert asked(kept) == KNOWN

@@ -26,9 +26,9 @@ from tests.support.central import (
 )
 
 from berth.central import inventory
-from berth.central.journal import Journal
+from berth.central.integrations.disk_queue import DiskQueue
+from berth.central.integrations.event_log import EventLog
 from berth.central.settings import Limits
-from berth.central.spool import Spool
 from berth.store.newcomers import Newcomers
 from berth.store.operators import EPOCHS, Beat
 from berth.store.sighting import Sighting
@@ -165,9 +165,9 @@ async def test_paths_that_do_not_exist_count_under_the_rate(start: Start) -> Non
 async def test_filling_splunks_queue_with_long_requests(start: Start, tmp_path: Path) -> None:
     """What a client chooses freely is cut, and the queue is full at so many bytes."""
     lost: list[int] = []
-    spool = Spool(tmp_path / "queue.db", 100_000, lost.append, limit_bytes=100_000)
+    spool = DiskQueue(tmp_path / "queue.db", 100_000, lost.append, limit_bytes=100_000)
     try:
-        async with start(Options(journal=Journal(spool.add))) as world:
+        async with start(Options(journal=EventLog(spool.add))) as world:
             for _ in range(100):
                 await world.send("GET", "/" + "a" * 4000, headers={"User-Agent": "b" * 4000})
                 await spool.store()
@@ -179,7 +179,7 @@ async def test_filling_splunks_queue_with_long_requests(start: Start, tmp_path: 
         assert sum(lost) == 200 - len(events)
     finally:
         await spool.close()
-    again = Spool(tmp_path / "queue.db", 100_000, lost.append, limit_bytes=100_000)
+    again = DiskQueue(tmp_path / "queue.db", 100_000, lost.append, limit_bytes=100_000)
     again.add({"event": "x" * 1000})
     await again.store()
     assert again.length == len(events), "the bytes of an earlier process are not counted"

@@ -16,11 +16,11 @@ from tests.support.central import World, running
 from tests.support.eventually import eventually
 from tests.support.started import Neighbour, neighbour
 
+from berth.central.integrations.ror import MARK, Listener
+from berth.central.integrations.sse import Endless, EventParser, ServerEvent
 from berth.central.metrics import ApiMetrics
-from berth.central.ror import MARK, Listener
 from berth.central.settings import Ror
-from berth.central.sse import Endless, EventParser, ServerEvent
-from berth.store import marks
+from berth.store import kv
 
 DELETED = 'event: cluster.deleted\ndata: {{"cluster_id": "{}"}}\n\n'
 
@@ -91,7 +91,7 @@ async def test_a_bad_id_that_an_older_version_kept_ends_the_stream(
     """What is in the database already must not keep us from connecting."""
     await taken(world, 1)
     async with world.ledger.engine.transaction() as tx:
-        await marks.set_mark(tx, MARK, "4\x017")
+        await kv.set_mark(tx, MARK, "4\x017")
     async with listening(world, ror, tmp_path):
         ror.say("events", frame(5, "c0"))
         await eventually(lambda: _done(world, 1))

@@ -72,7 +72,7 @@ async def terminating(world: World, name: str = "my-service", **wishes: Any) -> 
     return going
 
 
-async def let_go(world: World, name: str = "my-service") -> None:
+async def remove_finalizer(world: World, name: str = "my-service") -> None:
     await world.patch({"metadata": {"finalizers": None}}, name)
 
 
@@ -100,7 +100,7 @@ async def test_a_service_being_deleted_lists_anothers_address(victim: World, ten
         return own.partition("/")[0] not in tenant.api.addresses()
 
     assert await eventually(is_left, 60)  # what is not listed any more is released, going or not
-    await let_go(tenant)
+    await remove_finalizer(tenant)
     await tenant.passed()
     assert tenant.api.entries(theirs)["my-service"].active
 
@@ -132,7 +132,7 @@ async def test_a_service_being_deleted_keeps_its_address_to_the_end(tenant: Worl
     await tenant.passed()
     entry = tenant.api.entries(address)["my-service"]
     assert (entry.active, entry.retention) == (True, 1)
-    await let_go(tenant)
+    await remove_finalizer(tenant)
 
     async def is_retained() -> bool:
         entry = tenant.api.entries(address)["my-service"]
@@ -187,7 +187,7 @@ async def test_t36_services_edited_while_they_are_being_deleted(
         await tenant.passed()
         check()
         for name in names:
-            await let_go(tenant, name)
+            await remove_finalizer(tenant, name)
         assert await eventually(lambda: is_released(tenant), 60)
     tried(ROUNDS * GOING * EDITS)
 

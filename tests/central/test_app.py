@@ -14,7 +14,7 @@ from tests.support.central import OTHER_SECRET, SECRET, Options, Seconds, World,
 from tests.support.eventually import eventually
 from tests.support.postgres import PostgresServer
 
-from berth.central.journal import Journal, shown
+from berth.central.integrations.event_log import EventLog, shown
 from berth.central.settings import Limits
 from berth.central.zones import parse_zones
 
@@ -101,7 +101,7 @@ async def test_metrics_count_requests_and_addresses(world: World) -> None:
 async def test_v203_events_show_the_request_with_its_secrets_masked(start: Start) -> None:
     """V-203"""
     events: list[dict[str, Any]] = []
-    async with start(Options(journal=Journal(events.append))) as world:
+    async with start(Options(journal=EventLog(events.append))) as world:
         await world.post(address=A, new_secret=None)
         await world.post(address=A, secret=OTHER_SECRET)
         await world.release_cluster(token="wrong")
@@ -128,7 +128,7 @@ async def test_v205_a_body_that_does_not_parse_is_nowhere_to_be_seen(
 ) -> None:
     """V-205"""
     events: list[dict[str, Any]] = []
-    async with start(Options(journal=Journal(events.append))) as world:
+    async with start(Options(journal=EventLog(events.append))) as world:
         await world.send("POST", "/v2/address", raw)
     assert events
     assert SECRET not in str(events)

@@ -21,10 +21,10 @@ from tests.support.eventually import eventually
 from tests.support.started import Neighbour, api_process, neighbour
 from typer.testing import CliRunner
 
-from berth.central import chronicle
-from berth.central.chronicle import Chronicle
-from berth.central.journal import Journal
-from berth.central.spool import Spool
+from berth.central.integrations import history_feed
+from berth.central.integrations.disk_queue import DiskQueue
+from berth.central.integrations.event_log import EventLog
+from berth.central.integrations.history_feed import HistoryFeed
 from berth.cli.ledger import app
 from berth.store.clusters import undo
 
@@ -33,9 +33,9 @@ A = "83.118.168.10/32"
 
 
 @asynccontextmanager
-async def spooling(path: Path, limit: int = 10_000) -> AsyncIterator[Spool]:
+async def spooling(path: Path, limit: int = 10_000) -> AsyncIterator[DiskQueue]:
     lost: list[int] = []
-    spool = Spool(path, limit, lost.append)
+    spool = DiskQueue(path, limit, lost.append)
     try:
         yield spool
     finally:
@@ -43,7 +43,7 @@ async def spooling(path: Path, limit: int = 10_000) -> AsyncIterator[Spool]:
     assert lost == []
 
 
-async def told(spool: Spool, teller: Chronicle) -> list[dict[str, Any]]:
+async def told(spool: DiskQueue, teller: HistoryFeed) -> list[dict[str, Any]]:
     """What it adds to the queue, which is emptied."""
     while await teller.tell():
         pass
@@ -79,9 +79,9 @@ STORY = [
 async def test_whatever_becomes_of_an_address_is_told_once_and_in_its_order(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chronicle, "DUTY_MS", 600_000)
+    monkeypatch.setattr(history_feed, "DUTY_MS", 600_000)
     async with spooling(tmp_path / "queue.db") as spool:
-        first, second = (Chronicle(world.ledger.engine, spool, Journal(spool.add), who) for who in "ab")
+        first, second = (HistoryFeed(world.ledger.engine, spool, EventLog(spool.add), who) for who in "ab")
         await world.post("earlier", address="83.118.168.99", cluster="another")
         await first.begin()
         assert await told(spool, first) == [], "what was before Splunk is not told"
@@ -116,14 +116,16 @@ async def test_changes_wait_in_the_history_while_the_queue_is_full(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And are told once there is room, portion by portion, also by the next life."""
-    monkeypatch.setattr(chronicle, "PORTION", 5)
+    monkeypatch.setattr(history_feed, "PORTION", 5)
     async with spooling(tmp_path / "queue.db", 20) as spool:
-        teller = Chronicle(world.ledger.engine, spool, Journal(spool.add), "one")
+        teller = HistoryFeed(world.ledger.engine, spool, EventLog(spool.add), "one")
         await teller.begin()
         for number in range(12):
             await world.post(f"s{number}")
         seen = []
-        while portion := await told(spool, Chronicle(world.ledger.engine, spool, Journal(spool.add), "one")):
+        while portion := await told(
+            spool, HistoryFeed(world.ledger.engine, spool, EventLog(spool.add), "one")
+        ):
             assert len(portion) <= 10
             seen += [one["event"]["service_name"] for one in portion]
         assert seen == [f"s{number}" for number in range(12)]

@@ -11,7 +11,7 @@ from tests.support.central import CLUSTER, TOKEN, World
 from berth.central.client import Access, ApiClient, Ask, TokenFile
 from berth.errors import ApiDown, ApiRefused, UserError
 from berth.leasing.holders import Identity
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 WHO = Identity("web", "namespace", CLUSTER)
 ASK = Ask(WHO, "inet", "ipv4", Secret("SuperSecret"))

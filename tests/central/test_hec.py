@@ -14,13 +14,13 @@ from tests.support.central import SECRET, Options, World
 from tests.support.eventually import eventually
 from tests.support.started import Neighbour, neighbour
 
-from berth.central import hec
-from berth.central.chronicle import Chronicle
-from berth.central.hec import Forwarder
-from berth.central.journal import Journal
+from berth.central.integrations import splunk as hec
+from berth.central.integrations.disk_queue import DiskQueue
+from berth.central.integrations.event_log import EventLog
+from berth.central.integrations.history_feed import HistoryFeed
+from berth.central.integrations.splunk import Forwarder
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Splunk
-from berth.central.spool import Spool
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 
@@ -34,11 +34,11 @@ def splunk(tmp_path: Path) -> Iterator[Neighbour]:
 @asynccontextmanager
 async def forwarding(
     splunk: Neighbour, tmp_path: Path, metrics: ApiMetrics | None = None
-) -> AsyncIterator[Spool]:
+) -> AsyncIterator[DiskQueue]:
     (tmp_path / "token").write_text("hec-token")
     settings = Splunk(splunk.url, tmp_path / "token", "net", queue_file=tmp_path / "queue.db")
     metrics = metrics or ApiMetrics()
-    spool = Spool(settings.queue_file, 10_000, metrics.hec_dropped.inc)
+    spool = DiskQueue(settings.queue_file, 10_000, metrics.hec_dropped.inc)
     forwarder = Forwarder(settings, spool, metrics)
     tasks = [asyncio.create_task(forwarder.store_forever()), asyncio.create_task(forwarder.forward_forever())]
     try:
@@ -59,8 +59,8 @@ async def test_v203_events_arrive_in_the_documented_shape(
     start: Start, splunk: Neighbour, tmp_path: Path
 ) -> None:
     """V-203"""
-    async with forwarding(splunk, tmp_path) as spool, start(Options(journal=Journal(spool.add))) as world:
-        chronicle = Chronicle(world.ledger.engine, spool, world.api.journal, "test")
+    async with forwarding(splunk, tmp_path) as spool, start(Options(journal=EventLog(spool.add))) as world:
+        chronicle = HistoryFeed(world.ledger.engine, spool, world.api.journal, "test")
         await chronicle.begin()
         await world.post()
         assert await chronicle.tell()
@@ -81,7 +81,10 @@ async def test_v204_a_hanging_splunk_slows_nobody_and_once_it_lives_has_every_ev
     monkeypatch.setattr(hec, "SEND_SECONDS", 3.0)
     splunk.say("mode", "hang")
     with capture_logs() as told:
-        async with forwarding(splunk, tmp_path) as spool, start(Options(journal=Journal(spool.add))) as world:
+        async with (
+            forwarding(splunk, tmp_path) as spool,
+            start(Options(journal=EventLog(spool.add))) as world,
+        ):
             async with asyncio.timeout(60):  # if each waited for Splunk, they would take two minutes
                 for number in range(40):
                     assert (await world.post(f"s{number}")).status == 200
@@ -115,7 +118,7 @@ async def _dead(splunk: Neighbour) -> bool:
 
 async def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
     lost: list[int] = []
-    spool = Spool(tmp_path / "queue.db", 10, lost.append)
+    spool = DiskQueue(tmp_path / "queue.db", 10, lost.append)
     for number in range(25):
         spool.add({"n": number})
     await spool.store()
@@ -123,7 +126,7 @@ async def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
     await spool.remove((await spool.oldest(4))[-1][0])
     assert spool.length == 6
     await spool.close()
-    again = Spool(tmp_path / "queue.db", 10, lost.append)
+    again = DiskQueue(tmp_path / "queue.db", 10, lost.append)
     assert again.length == 6
     await again.close()
 
@@ -131,7 +134,7 @@ async def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
 async def test_a_cancelled_writer_loses_nothing(tmp_path: Path) -> None:
     """A clean stop cancels it at any moment; what it had in hand is in the file, or still gathered."""
     lost: list[int] = []
-    spool = Spool(tmp_path / "queue.db", 100_000, lost.append)
+    spool = DiskQueue(tmp_path / "queue.db", 100_000, lost.append)
     for turn in range(50):
         for number in range(100):
             spool.add({"n": number})
@@ -150,7 +153,7 @@ async def test_an_event_that_splunk_never_takes_does_not_stop_the_others(
     splunk.say("mode", "picky")
     async with forwarding(splunk, tmp_path) as spool:
         for word in ("one", "poison", "two"):
-            Journal(spool.add).app(word, "test")
+            EventLog(spool.add).app(word, "test")
         await eventually(lambda: _arrived(splunk, 2))
         await eventually(lambda: _empty(spool))
     assert [one["event"]["message"] for one in splunk.seen()] == ["one", "two"]
@@ -166,7 +169,7 @@ async def test_a_receiver_that_takes_small_bodies_only_gets_the_events_one_by_on
         async with forwarding(splunk, tmp_path, metrics=metrics) as spool:
             (tmp_path / "token").write_bytes(b"\xff")
             for word in ("one", "x" * 1000, "two"):
-                Journal(spool.add).app(word, "test")
+                EventLog(spool.add).app(word, "test")
             await eventually(lambda: _told(told, "UnicodeDecodeError"))
             (tmp_path / "token").write_text("hec-token")
             await eventually(lambda: _empty(spool))
@@ -179,5 +182,5 @@ async def _told(told: list[MutableMapping[str, Any]], cause: str) -> bool:
     return any(one.get("cause") == cause for one in told)
 
 
-async def _empty(spool: Spool) -> bool:
+async def _empty(spool: DiskQueue) -> bool:
     return spool.length == 0

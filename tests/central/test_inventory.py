@@ -28,11 +28,11 @@ from berth.central.client import Access, ApiClient, Ask, Inventory
 from berth.central.settings import Limits
 from berth.errors import ApiRefused, StoreDown
 from berth.leasing.holders import Identity
+from berth.secret import Secret
 from berth.store import operators
 from berth.store.clusters import Order, release_cluster
 from berth.store.heartbeats import Heartbeats
 from berth.store.operators import Beat
-from berth.store.secrets import Secret
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 C = "83.118.168.12/32"

@@ -23,8 +23,8 @@ from typer.testing import CliRunner, Result
 from berth.central.zones import load_zones
 from berth.cli.ledger import app
 from berth.store import outbox
+from berth.store.clock_guard import ClockGuard
 from berth.store.engine import connect
-from berth.store.guard import ClockGuard
 from berth.store.sweep import Sweeper, Swept
 
 Start = Callable[..., AbstractAsyncContextManager[World]]

@@ -14,11 +14,11 @@ from tests.support.central import Options, World, request_body
 from tests.support.eventually import eventually
 from tests.support.started import Neighbour, api_process, neighbour
 
-from berth.central.journal import Journal
-from berth.central.neighbours import for_good
-from berth.central.netbox import Mirror, NetboxClient
-from berth.central.netbox_diff import compare, repair
-from berth.central.netbox_zones import our_uids, zones_text
+from berth.central.integrations import for_good
+from berth.central.integrations.event_log import EventLog
+from berth.central.integrations.netbox import NetboxClient, NetboxMirror
+from berth.central.integrations.netbox_diff import compare, repair
+from berth.central.integrations.netbox_zones import our_uids, zones_text
 from berth.central.settings import Netbox
 from berth.central.zones import parse_zones
 from berth.store import outbox
@@ -36,11 +36,11 @@ def netbox(tmp_path: Path) -> Iterator[Neighbour]:
 @asynccontextmanager
 async def mirrored(
     start: Start, netbox: Neighbour, tmp_path: Path
-) -> AsyncIterator[tuple[World, Mirror, NetboxClient]]:
+) -> AsyncIterator[tuple[World, NetboxMirror, NetboxClient]]:
     (tmp_path / "token").write_text("t")
     settings = Netbox(netbox.url, tmp_path / "token", tag="vitistack")
     async with start(Options(rules={"mirror": True})) as world, aiohttp.ClientSession() as session:
-        mirror = Mirror(settings, world.ledger.engine, world.api.metrics, "test")
+        mirror = NetboxMirror(settings, world.ledger.engine, world.api.metrics, "test")
         yield world, mirror, NetboxClient(settings, session)
 
 
@@ -135,7 +135,7 @@ async def test_work_for_a_neighbour_that_fails_begins_again() -> None:
         raise AttributeError("nobody thought of this")
 
     with pytest.raises(asyncio.CancelledError):
-        await for_good(work, Journal(), pause_seconds=0)
+        await for_good(work, EventLog(), pause_seconds=0)
     assert len(tries) == 3
 
 

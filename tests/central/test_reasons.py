@@ -11,7 +11,7 @@ import pytest
 from tests.central.faults.telling import A, report
 from tests.support.central import OTHER_SECRET, Options, Reply, Seconds, World, request_body
 
-from berth.central.journal import Journal
+from berth.central.integrations.event_log import EventLog
 from berth.central.settings import Limits
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -133,4 +133,4 @@ async def same_word(start: Start, options: Options, refuse: Refuse, expected: tu
 
 
 def _with_journal(options: Options, told: list[dict[str, Any]]) -> Options:
-    return replace(options, journal=Journal(told.append))
+    return replace(options, journal=EventLog(told.append))

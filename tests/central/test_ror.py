@@ -17,10 +17,10 @@ from tests.support.central import World
 from tests.support.eventually import eventually
 from tests.support.started import Neighbour, neighbour
 
+from berth.central.integrations.ror import Listener, cluster_of, pause_of, unwrapped
+from berth.central.integrations.sse import EventParser, ServerEvent
 from berth.central.metrics import ApiMetrics
-from berth.central.ror import Listener, cluster_of, pause_of, unwrapped
 from berth.central.settings import Ror
-from berth.central.sse import EventParser, ServerEvent
 from berth.store.engine import connect
 from berth.store.migrate import migrate
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.support.central import OTHER_SECRET, SECRET, World
 
+from berth.secret import Pepper, Secret, load_pepper
 from berth.store.clusters import Order, release_cluster, undo
-from berth.store.secrets import Pepper, Secret, load_pepper
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 A = "83.118.168.10/32"

@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from berth.cli import look
+from berth.cli import inspect
 from berth.cli.main import app
 from berth.cli.tables import table_lines
 from berth.views import PoolRow
@@ -55,7 +55,7 @@ def test_a_narrow_terminal_costs_the_bar_first(
     columns: int, bar: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with terminal(columns, monkeypatch) as lines:
-        look._print_pools([HALF])
+        inspect._print_pools([HALF])
     assert sum(lines[1].count(block) for block in "█░") == bar
     assert lines[1].split()[:5] == ["metal3", "IPPool", "team/half", "5", "10"]
     assert not bar or len(lines[1]) <= columns
@@ -63,7 +63,7 @@ def test_a_narrow_terminal_costs_the_bar_first(
 
 def test_a_name_longer_than_the_terminal_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(80, monkeypatch) as lines:
-        look._print_pools([HALF, WIDE])
+        inspect._print_pools([HALF, WIDE])
     assert LONG in "".join(lines)
     assert "…" not in "".join(lines)
 
@@ -80,7 +80,7 @@ def test_a_name_longer_than_the_terminal_is_shown_whole(monkeypatch: pytest.Monk
     ],
 )
 def test_a_pool_is_told_with_the_reason_why_it_gives_nothing(row: PoolRow, words: str) -> None:
-    assert look._told(row) == words
+    assert inspect._told(row) == words
 
 
 @pytest.mark.parametrize(

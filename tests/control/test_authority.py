@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from berth.control.authority import Keyring, Pair, Policy, issue, make_authority, new_keyring, renewed
+from berth.control.x509 import Keyring, Pair, Policy, issue, make_authority, new_keyring, renewed
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 NAMES = ("berth.example.svc", "127.0.0.1")

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.virtual import run
 
-from berth.control.authority import Keyring, Policy, new_keyring
 from berth.control.certs import Certificates, Directory, Material
+from berth.control.x509 import Keyring, Policy, new_keyring
 from berth.errors import Unreachable, UserError
 
 NAMES = ("localhost", "127.0.0.1")

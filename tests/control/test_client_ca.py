@@ -17,9 +17,9 @@ from aiohttp import web
 from tests.kube.certificates import Authority
 from tests.support.eventually import eventually
 
-from berth.control.authority import Policy, new_keyring
 from berth.control.certs import Certificates, ClientAuthority, Directory
 from berth.control.listen import Listen, Server, serve
+from berth.control.x509 import Policy, new_keyring
 from berth.errors import UserError
 
 FLAG = "--webhook-client-ca"

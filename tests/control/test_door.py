@@ -13,8 +13,8 @@ import pytest
 from tests.kube.scripted import Line, answer, refusal, scripted
 from tests.support.reviews import body_of
 
-from berth.control.door import Door
 from berth.control.review import Answer, Review, allowed
+from berth.control.webhook_server import WebhookServer
 from berth.control.webhooks import Webhook, rule
 from berth.devcluster import ports
 from berth.errors import UserError
@@ -47,7 +47,7 @@ async def test_it_listens_then_registers_and_withdraws_at_the_end() -> None:
     async with scripted() as server, Client(server.credentials()) as client:
         server.script = [reply] * 100
         async with AsyncExitStack() as stack:
-            door = Door(Settings(webhook_url=f"https://127.0.0.1:{port}"), client, Metrics())
+            door = WebhookServer(Settings(webhook_url=f"https://127.0.0.1:{port}"), client, Metrics())
             assert door.not_ready()
             await door.open(stack, {"/validate": allow}, {"berth-boxes": (BOXES,)})
             assert (door.port, door.not_ready()) == (port, "")
@@ -87,5 +87,5 @@ async def _review(port: int) -> bytes:
 async def test_settings_that_make_no_sense_are_one_sentence(settings: Settings, sentence: str) -> None:
     async with scripted() as server, Client(server.credentials()) as client, AsyncExitStack() as stack:
         with pytest.raises(UserError, match=sentence):
-            await Door(settings, client, Metrics()).open(stack, {}, {})
+            await WebhookServer(settings, client, Metrics()).open(stack, {}, {})
     assert server.asked == []

@@ -12,9 +12,9 @@ import pytest
 from tests.support.fake_api import FakeApi, Link
 from tests.support.virtual import now, run
 
+from berth.control.event_queue import Type
 from berth.control.events import EVENTS, Rates, Recorder
-from berth.control.pending import Type
-from berth.control.rate import Bucket
+from berth.control.token_bucket import Bucket
 from berth.devcluster import DevCluster
 from berth.errors import Forbidden, NotLeader
 from berth.kube import auth

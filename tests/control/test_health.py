@@ -13,10 +13,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from berth.control.authority import Policy, new_keyring
 from berth.control.certs import Certificates, Directory
 from berth.control.health import Addresses, Checks, Probes, serve_probes
 from berth.control.listen import Listen, Server, parse_listen
+from berth.control.x509 import Policy, new_keyring
 from berth.errors import UserError
 from berth.metrics import Metrics
 

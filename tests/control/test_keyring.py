@@ -11,9 +11,9 @@ import pytest
 from tests.support.fake_api import FakeApi
 from tests.support.virtual import run
 
-from berth.control.authority import Policy
+from berth.control.ca_store import SECRETS, OwnKeyring, Recipe, SharedKeyring, decode, encode
 from berth.control.certs import server_context
-from berth.control.keyring import SECRETS, OwnKeyring, Recipe, SharedKeyring, decode, encode
+from berth.control.x509 import Policy
 from berth.errors import Unreachable
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from tests.support.cluster import make_namespace
 from tests.support.operator import admin
 
 from berth.control.cache import Cache
-from berth.control.letting_go import let_go
+from berth.control.finalizers import remove_finalizer
 from berth.devcluster import DevCluster
 from berth.errors import AlreadyExists, Conflict, NotFound
 from berth.kube import meta
@@ -32,7 +32,7 @@ def held(namespace: str, *finalizers: str) -> Object:
 
 
 async def release(client: Client, obj: Object, cache: Cache | None = None) -> Object | None:
-    return await let_go(client, CONFIGMAPS, cache or Cache(), obj, OURS)
+    return await remove_finalizer(client, CONFIGMAPS, cache or Cache(), obj, OURS)
 
 
 async def test_an_object_that_is_not_going_stays_and_keeps_the_rest(cluster: DevCluster) -> None:
@@ -61,7 +61,7 @@ async def test_who_is_going_stays_while_others_hold_it_and_goes_with_the_last(cl
         assert left is not None
         assert meta.finalizers(left) == [THEIRS]
         assert cache.get(namespace, "a") == left
-        assert await let_go(client, CONFIGMAPS, cache, left, THEIRS) is None
+        assert await remove_finalizer(client, CONFIGMAPS, cache, left, THEIRS) is None
         assert cache.get(namespace, "a") is None
         with pytest.raises(NotFound):
             await client.get(CONFIGMAPS, "a", namespace)

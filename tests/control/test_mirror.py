@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.kube.scripted import Line, Server, answer, cut, refusal, scripted
 from tests.kube.waiting import eventually
 
-from berth.control.mirror import Mirror, Watched, first_served
+from berth.control.informers import Informers, WatchSpec, first_served
 from berth.kube.client import Client
 from berth.kube.resource import Resource
 
@@ -33,10 +33,10 @@ class World:
     failing: bool = False
     lists_may_go: asyncio.Event = field(default_factory=asyncio.Event)
     streams_end: asyncio.Event = field(default_factory=asyncio.Event)
-    mirror: Mirror = field(init=False)
+    mirror: Informers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mirror = Mirror(self.client, look_again_seconds=0.01)
+        self.mirror = Informers(self.client, look_again_seconds=0.01)
         self.lists_may_go.set()
 
     async def reply(self, line: Line) -> None:
@@ -100,7 +100,7 @@ async def test_the_barrier_opens_when_the_last_list_is_complete(world: World) ->
     world.serve(BOXES, "a", "b")
     world.serve(LIDS)
     world.lists_may_go.clear()
-    boxes, lids = (world.mirror.keep(Watched((kind,))) for kind in (BOXES, LIDS))
+    boxes, lids = (world.mirror.keep(WatchSpec((kind,))) for kind in (BOXES, LIDS))
     async with world.running() as barrier:
         await eventually(lambda: sum("limit" in asked.path for asked in world.server.asked) == 2)
         assert not barrier.done()
@@ -111,7 +111,7 @@ async def test_the_barrier_opens_when_the_last_list_is_complete(world: World) ->
 
 
 async def test_a_kind_that_is_needed_is_waited_for_and_said_once(world: World) -> None:
-    boxes = world.mirror.keep(Watched((BOXES,)))
+    boxes = world.mirror.keep(WatchSpec((BOXES,)))
     with capture_logs() as lines:
         async with world.running() as barrier:
             await eventually(lambda: len(world.server.asked) > 5)
@@ -123,7 +123,7 @@ async def test_a_kind_that_is_needed_is_waited_for_and_said_once(world: World) -
 
 
 async def test_an_optional_kind_that_is_missing_counts_as_empty_until_it_appears(world: World) -> None:
-    boxes = world.mirror.keep(Watched((BOXES,), optional=True))
+    boxes = world.mirror.keep(WatchSpec((BOXES,), optional=True))
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)
         assert (boxes.resource, boxes.cache.filled, len(boxes.cache)) == (None, True, 0)
@@ -134,7 +134,7 @@ async def test_an_optional_kind_that_is_missing_counts_as_empty_until_it_appears
 
 async def test_a_server_that_cannot_say_what_it_serves_is_no_empty_world(world: World) -> None:
     """An outage is not a missing kind: an optional one must not pass for empty because of it."""
-    boxes = world.mirror.keep(Watched((BOXES,), optional=True))
+    boxes = world.mirror.keep(WatchSpec((BOXES,), optional=True))
     world.failing = True
     async with world.running() as barrier:
         await eventually(lambda: len(world.server.asked) > 5)
@@ -157,7 +157,7 @@ async def test_the_first_version_that_is_served_is_used(world: World) -> None:
 async def test_another_version_takes_over_when_the_one_in_use_is_served_no_longer(world: World) -> None:
     """The objects keep their resource versions, but not their looks: none of the old ones may stay."""
     world.serve(OLD_BOXES, "a")
-    boxes = world.mirror.keep(Watched((BOXES, OLD_BOXES)))
+    boxes = world.mirror.keep(WatchSpec((BOXES, OLD_BOXES)))
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)
         assert [box["apiVersion"] for box in boxes.cache] == [OLD_BOXES.api_version]
@@ -170,7 +170,7 @@ async def test_another_version_takes_over_when_the_one_in_use_is_served_no_longe
 async def test_a_kind_that_is_away_for_a_while_keeps_its_last_known_version(world: World) -> None:
     """A server that starts does not know its custom kinds yet: that is no word about their objects."""
     world.serve(BOXES, "a")
-    boxes = world.mirror.keep(Watched((BOXES,)))
+    boxes = world.mirror.keep(WatchSpec((BOXES,)))
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)
         world.withdraw(BOXES)
@@ -182,23 +182,23 @@ async def test_a_kind_that_is_away_for_a_while_keeps_its_last_known_version(worl
 
 
 async def test_a_kind_is_kept_once_however_often_it_is_asked_for(world: World) -> None:
-    assert world.mirror.keep(Watched((BOXES,))) is world.mirror.keep(Watched((BOXES, OLD_BOXES)))
+    assert world.mirror.keep(WatchSpec((BOXES,))) is world.mirror.keep(WatchSpec((BOXES, OLD_BOXES)))
 
 
 @pytest.mark.parametrize(
     ("watched", "path"),
     [
-        (Watched((BOXES,)), "/apis/boxes.test/v1/namespaces/mine/boxes"),
-        (Watched((BOXES,), namespace="theirs"), "/apis/boxes.test/v1/namespaces/theirs/boxes"),
+        (WatchSpec((BOXES,)), "/apis/boxes.test/v1/namespaces/mine/boxes"),
+        (WatchSpec((BOXES,), namespace="theirs"), "/apis/boxes.test/v1/namespaces/theirs/boxes"),
         (
-            Watched((Resource("boxes.test", "v1", "Box", "boxes", namespaced=False),)),
+            WatchSpec((Resource("boxes.test", "v1", "Box", "boxes", namespaced=False),)),
             "/apis/boxes.test/v1/boxes",
         ),
     ],
 )
-async def test_only_the_namespace_asked_for_is_listed(world: World, watched: Watched, path: str) -> None:
+async def test_only_the_namespace_asked_for_is_listed(world: World, watched: WatchSpec, path: str) -> None:
     world.serve(BOXES)
-    world.mirror = Mirror(world.client, "mine", look_again_seconds=0.01)
+    world.mirror = Informers(world.client, "mine", look_again_seconds=0.01)
     world.mirror.keep(watched)
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)

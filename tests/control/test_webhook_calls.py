@@ -15,12 +15,12 @@ import pytest_asyncio
 from tests.support.eventually import eventually
 
 from berth.control.admission import Admission
-from berth.control.authority import Policy
+from berth.control.ca_store import OwnKeyring, Recipe, SharedKeyring
 from berth.control.certs import Certificates
-from berth.control.keyring import OwnKeyring, Recipe, SharedKeyring
 from berth.control.listen import Listen, Server
 from berth.control.review import Answer, Faults, Review, allowed, denied, patched
 from berth.control.webhooks import MUTATING, VALIDATING, Plan, Registration, Url, Webhook, rule
+from berth.control.x509 import Policy
 from berth.devcluster import DevCluster
 from berth.errors import Forbidden, Invalid, KubeError, NotFound, ServerError
 from berth.kube import auth

@@ -35,7 +35,7 @@ ENVTEST = _archive(*(f"controller-tools/envtest/{name}" for name in CORE))
 
 
 @dataclass
-class Mirror:
+class Informers:
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -52,8 +52,8 @@ class Mirror:
 
 
 @pytest_asyncio.fixture
-async def mirror() -> AsyncIterator[Mirror]:
-    mirror = Mirror()
+async def mirror() -> AsyncIterator[Informers]:
+    mirror = Informers()
     app = web.Application()
     app.router.add_get("/{path:.*}", mirror.serve)
     runner = web.AppRunner(app)
@@ -64,7 +64,7 @@ async def mirror() -> AsyncIterator[Mirror]:
     await runner.cleanup()
 
 
-async def test_the_three_programs_are_taken_from_the_archive(mirror: Mirror, tmp_path: Path) -> None:
+async def test_the_three_programs_are_taken_from_the_archive(mirror: Informers, tmp_path: Path) -> None:
     places = Places(None, "", Cache(tmp_path, mirror.publish(ENVTEST)))
     steps: list[Step] = []
 
@@ -74,7 +74,7 @@ async def test_the_three_programs_are_taken_from_the_archive(mirror: Mirror, tmp
     assert Step("downloading e.tar.gz", len(ENVTEST), len(ENVTEST)) in steps
 
 
-async def test_names_in_the_archive_do_not_decide_where_files_go(mirror: Mirror, tmp_path: Path) -> None:
+async def test_names_in_the_archive_do_not_decide_where_files_go(mirror: Informers, tmp_path: Path) -> None:
     source = mirror.publish(_archive("../../etcd", "/kubectl", "x/other"))
 
     made = await archive.fetch(source, tmp_path, ["etcd", "kubectl"], lambda _: None)
@@ -83,7 +83,7 @@ async def test_names_in_the_archive_do_not_decide_where_files_go(mirror: Mirror,
 
 
 async def test_another_archive_is_not_used_though_its_server_vouches_for_it(
-    mirror: Mirror, tmp_path: Path
+    mirror: Informers, tmp_path: Path
 ) -> None:
     """Whoever can put another file there can put its checksum beside it."""
     source = mirror.publish(ENVTEST)
@@ -95,7 +95,7 @@ async def test_another_archive_is_not_used_though_its_server_vouches_for_it(
 
 
 @pytest.mark.parametrize("content", [b"", ENVTEST[:-1], b"<html>sign in</html>"])
-async def test_a_damaged_archive_is_not_used(mirror: Mirror, tmp_path: Path, content: bytes) -> None:
+async def test_a_damaged_archive_is_not_used(mirror: Informers, tmp_path: Path, content: bytes) -> None:
     source = mirror.publish(ENVTEST)
     mirror.files["/e.tar.gz"] = content
     steps: list[Step] = []
@@ -105,7 +105,7 @@ async def test_a_damaged_archive_is_not_used(mirror: Mirror, tmp_path: Path, con
 
 
 async def test_an_archive_whose_checksum_nobody_knows_is_not_even_asked_for(
-    mirror: Mirror, tmp_path: Path
+    mirror: Informers, tmp_path: Path
 ) -> None:
     mirror.publish(ENVTEST)
     steps: list[Step] = []
@@ -115,7 +115,7 @@ async def test_an_archive_whose_checksum_nobody_knows_is_not_even_asked_for(
     assert steps == [Step(told)]
 
 
-async def test_an_archive_that_cannot_be_had_is_passed_over(mirror: Mirror, tmp_path: Path) -> None:
+async def test_an_archive_that_cannot_be_had_is_passed_over(mirror: Informers, tmp_path: Path) -> None:
     steps: list[Step] = []
 
     known = "0" * 128

@@ -10,8 +10,8 @@ import pytest
 from tests.support.operator import built
 
 from berth.dialects.kubipam import memory
+from berth.dialects.kubipam.allocations import Draft, Page
 from berth.dialects.kubipam.kinds import RANGE, TAKEN
-from berth.dialects.kubipam.page import Draft, Page
 from berth.dialects.kubipam.translate import read_range
 from berth.dialects.vip import kinds
 from berth.dialects.vip.translate import read_segment

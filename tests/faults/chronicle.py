@@ -34,7 +34,7 @@ class Happening:
 
 
 @dataclass(slots=True)
-class Chronicle:
+class HistoryFeed:
     """The start, what happened since, and the times of which nothing is known."""
 
     trade: Trade
@@ -105,10 +105,10 @@ def _versions(world: World) -> dict[str, set[tuple[str, str]]]:
 
 
 @asynccontextmanager
-async def chronicled(market: Market) -> AsyncIterator[Chronicle]:
+async def chronicled(market: Market) -> AsyncIterator[HistoryFeed]:
     """Complete when the block is left."""
     seen, revision = await snapshot_at(market.client, market.trade.resources, market.namespace)
-    chronicle = Chronicle(market.trade, seen)
+    chronicle = HistoryFeed(market.trade, seen)
     writers = [
         asyncio.create_task(_Writer(chronicle, market, resource, revision).run())
         for resource in market.trade.resources
@@ -122,7 +122,7 @@ async def chronicled(market: Market) -> AsyncIterator[Chronicle]:
         await asyncio.gather(*writers, return_exceptions=True)
 
 
-async def _complete(chronicle: Chronicle, market: Market) -> None:
+async def _complete(chronicle: HistoryFeed, market: Market) -> None:
     seen, revision = await snapshot_at(market.client, market.trade.resources, market.namespace)
     wanted = _versions(_world(seen))
 
@@ -136,7 +136,7 @@ async def _complete(chronicle: Chronicle, market: Market) -> None:
 class _Writer:
     """Follows one kind."""
 
-    chronicle: Chronicle
+    chronicle: HistoryFeed
     market: Market
     resource: Resource
     version: int

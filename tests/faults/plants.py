@@ -12,20 +12,20 @@ from random import random
 from typing import Any
 
 from berth import log
+from berth.control.informers import Informers
 from berth.control.leader import Elector
-from berth.control.mirror import Mirror
 from berth.control.outcome import DONE, Outcome
 from berth.dialects.claim import ClaimLife, Release, Stance
 from berth.dialects.kubipam.kinds import RANGE
-from berth.dialects.metal3.book import Book
-from berth.dialects.metal3.ledger import Leases
+from berth.dialects.metal3.claims import Book
+from berth.dialects.metal3.leases import Leases
 from berth.dialects.metal3.translate import PoolSpec, address_name
 from berth.errors import Unreachable
 from berth.kube import watch
 from berth.kube.client import Client
+from berth.kube.http.transport import Request
 from berth.kube.meta import Ref
 from berth.kube.resource import Resource
-from berth.kube.transport import Request
 from berth.net import Block
 
 Object = dict[str, Any]
@@ -93,10 +93,10 @@ def _free(body: Mapping[str, Any]) -> Object:
 def _serve_at_once() -> None:
     """Work begins while the first lists are still on their way."""
 
-    async def filled(self: Mirror) -> None:
+    async def filled(self: Informers) -> None:
         return
 
-    put(Mirror, "filled", filled)
+    put(Informers, "filled", filled)
 
 
 @plant("collected by name")

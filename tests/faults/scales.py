@@ -13,11 +13,11 @@ from typing import Self
 from tests.faults.plants import put
 
 from berth.dialects.kubipam import reconcile as kubipam
-from berth.dialects.kubipam.audit import Audit
+from berth.dialects.kubipam.orphans import Audit
 from berth.dialects.metal3 import reconcile as metal3
-from berth.dialects.metal3.janitor import Pace
+from berth.dialects.metal3.orphans import Pace
 from berth.dialects.vip import reconcile as vip
-from berth.dialects.vip.janitor import Rules
+from berth.dialects.vip.orphans import Rules
 from berth.kube import watch
 
 GRACE_SECONDS = 5.0

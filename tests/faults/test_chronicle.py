@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from tests.faults.chronicle import Chronicle, Happening
+from tests.faults.chronicle import Happening, HistoryFeed
 from tests.faults.metal3 import Metal3
 from tests.faults.trade import Market, Object
 from tests.support.metal3 import claim
@@ -28,7 +28,7 @@ def record(name: str, address: str, holder: str) -> Object:
 
 def told(*happenings: tuple[str, Object, bool], dark: tuple[int, int] | None = None) -> list[str]:
     """Claims, records and whether they went, in this order from revision 1 on."""
-    chronicle = Chronicle(TRADE, {resource.key: [] for resource in TRADE.resources})
+    chronicle = HistoryFeed(TRADE, {resource.key: [] for resource in TRADE.resources})
     for revision, (kind, obj, gone) in enumerate(happenings, 1):
         chronicle.happenings.append(Happening(revision, kind, obj, gone))
     chronicle.dark += [dark] if dark else []

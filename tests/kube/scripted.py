@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 
 from berth.kube.auth import Credentials
+from berth.kube.http.tls import Trust
 from berth.kube.identity import Fixed, Identity
 from berth.kube.kubeconfig import Context
 from berth.kube.resource import Resource
-from berth.kube.tls import Trust
 
 CONFIGMAPS = Resource("", "v1", "ConfigMap", "configmaps")
 

@@ -18,9 +18,9 @@ from berth.errors import Unreachable, UserError
 from berth.kube import auth
 from berth.kube.auth import Credentials
 from berth.kube.client import Client
+from berth.kube.http.tls import ClientCertificate, Pem, Trust
 from berth.kube.identity import Fixed, Proof, TokenFile
 from berth.kube.kubeconfig import Context
-from berth.kube.tls import ClientCertificate, Pem, Trust
 
 FOUND = answer(200, configmap("a", 1))
 

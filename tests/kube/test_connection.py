@@ -25,9 +25,9 @@ from tests.kube.talking import talking
 from berth import errors
 from berth.kube.auth import Credentials
 from berth.kube.client import Client
+from berth.kube.http.tls import Pem, Trust
 from berth.kube.identity import Fixed
 from berth.kube.kubeconfig import Context
-from berth.kube.tls import Pem, Trust
 
 CUTS = [
     cut(),

@@ -15,9 +15,9 @@ import pytest
 
 from berth.errors import UserError
 from berth.kube.auth import Credentials
+from berth.kube.http.tls import Trust
 from berth.kube.kubeconfig import Context
 from berth.kube.plugin import VERSIONS, Plugin
-from berth.kube.tls import Trust
 
 
 def credential(**status: str) -> str:

@@ -14,9 +14,9 @@ from tests.kube.talking import Waits, patient, talking
 
 from berth import errors
 from berth.kube.client import Client
+from berth.kube.http.transport import Request
 from berth.kube.identity import Proof
 from berth.kube.retry import Retry
-from berth.kube.transport import Request
 
 
 async def test_429_is_repeated_after_the_time_the_server_asks_for() -> None:

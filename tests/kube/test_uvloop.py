@@ -14,9 +14,9 @@ from tests.kube.scripted import CONFIGMAPS, STREAM_HEAD, answer, configmap, cut,
 from berth.errors import Unreachable
 from berth.kube.auth import Credentials
 from berth.kube.client import Client
+from berth.kube.http.tls import Pem, Trust
 from berth.kube.identity import Fixed
 from berth.kube.kubeconfig import Context
-from berth.kube.tls import Pem, Trust
 
 FOUND = answer(200, configmap("a", 1))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.kube.wire import LONGEST_HEAD, Malformed, Reading
+from berth.kube.http.wire import LONGEST_HEAD, Malformed, Reading
 
 PLAIN = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello"
 CHUNKED = (

@@ -12,7 +12,7 @@ from tests.support.naive import Naive, Rigged, spots
 
 from berth.errors import Taken
 from berth.leasing import (
-    SOMEONE,
+    UNKNOWN_HOLDER,
     Claim,
     Decision,
     Grant,
@@ -172,20 +172,20 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(family=FAMILIES, start=STARTS, order=ORDERS)
     def adopt_of_someone(self, family: Family, start: int, order: int) -> None:
-        lease = Lease(self.bases.block(family, start, order), SOMEONE)
+        lease = Lease(self.bases.block(family, start, order), UNKNOWN_HOLDER)
         if not self.someone_in(lease.block):
             self.space.adopt(*lease)
             self.space.adopt(*lease)
             self.naive.leases.append(lease)
 
     def someone_in(self, block: Block) -> list[Lease]:
-        return [lease for lease in self.naive.overlapping(block) if lease.holder == SOMEONE]
+        return [lease for lease in self.naive.overlapping(block) if lease.holder == UNKNOWN_HOLDER]
 
     @precondition(lambda self: self.naive.leases)
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
         lease = data.draw(st.sampled_from(self.naive.leases))
-        if lease.holder == SOMEONE:
+        if lease.holder == UNKNOWN_HOLDER:
             return  # it may have several blocks of a length, and which of them is kept is not said
         claim = Claim(lease.holder, family=lease.block.family, length=lease.block.length)
         assert decide(claim, (self.space,)) == Keep(self.space, lease.block)
@@ -197,7 +197,7 @@ class EngineMachine(RuleBasedStateMachine):
             index = data.draw(st.integers(0, len(self.naive.leases) - 1))
             lease = self.naive.leases.pop(index)
             could_be_anyone = any(other.block == lease.block for other in self.someone_in(lease.block))
-            if lease.holder != SOMEONE and not could_be_anyone:
+            if lease.holder != UNKNOWN_HOLDER and not could_be_anyone:
                 assert not self.space.release(lease.block, "a stranger")
             assert self.space.release(*lease)
             if not could_be_anyone:
@@ -211,7 +211,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), in_place=st.booleans(), strategy=st.sampled_from(list(Strategy)))
     def edit_pool(self, data: st.DataObject, in_place: bool, strategy: Strategy) -> None:
-        unknown = [lease for lease in self.naive.leases if lease.holder == SOMEONE]
+        unknown = [lease for lease in self.naive.leases if lease.holder == UNKNOWN_HOLDER]
         if any(len(self.naive.overlapping(lease.block)) > 1 for lease in unknown):
             return  # all leases are adopted again: those who are known may show who someone was
         self.strategy = strategy

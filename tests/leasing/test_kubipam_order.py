@@ -11,7 +11,7 @@ from tests.support.deep import budget
 from tests.support.walk import Walk
 
 from berth.leasing import Claim, Grant, Pool, Space, Strategy, decide
-from berth.leasing.blockwise import Blockwise
+from berth.leasing.buddy import Buddy
 from berth.net import Block, Family, Range, RangeSet, block_at, parse_range
 
 NUMBERS = count(1)
@@ -215,7 +215,7 @@ class KubipamMachine(RuleBasedStateMachine):
             assert self.space.release(block)
         if hasattr(self, "space"):
             ground = next(iter(self.space.grounds.values()))
-            assert isinstance(ground, Blockwise)
+            assert isinstance(ground, Buddy)
             whole = {(block.first, block.size) for block in RangeSet(self.space.pool.ranges).blocks()}
             assert {(first, 1 << order) for first, order in ground.blocks} == whole
 

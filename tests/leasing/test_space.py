@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from berth.errors import Taken
-from berth.leasing import SOMEONE, Claim, Grant, Lease, Pool, Space, Strategy, Usage, decide
+from berth.leasing import UNKNOWN_HOLDER, Claim, Grant, Lease, Pool, Space, Strategy, Usage, decide
 from berth.net import Family, Range, parse_block, parse_range
 
 STRATEGIES = pytest.mark.parametrize("strategy", list(Strategy))
@@ -121,24 +121,24 @@ def test_what_two_leases_claim_becomes_free_with_the_last_of_them(strategy: Stra
 def test_a_lease_of_someone_unknown_becomes_the_real_holders_or_goes_with_its_release() -> None:
     space = Space(pool("10.0.0.0/29"))
     exact, inside = parse_block("10.0.0.1"), parse_block("10.0.0.2")
-    space.adopt(exact, SOMEONE)
-    space.adopt(inside, SOMEONE)
+    space.adopt(exact, UNKNOWN_HOLDER)
+    space.adopt(inside, UNKNOWN_HOLDER)
     assert grant(space, "me", length=30) == "10.0.0.4/30"
     space.take(exact, "real")
     assert space.holder_of(exact) == "real"
     space.adopt(parse_block("10.0.0.2/31"), "larger than we knew")
-    assert space.leases_of(SOMEONE) == ()
+    assert space.leases_of(UNKNOWN_HOLDER) == ()
     assert space.release(parse_block("10.0.0.2/31"), "larger than we knew")
     assert space.is_free(inside)
 
-    space.adopt(inside, SOMEONE)
+    space.adopt(inside, UNKNOWN_HOLDER)
     assert space.release(inside, "whoever it was")
     assert space.is_free(inside)
 
 
 def test_forgetting_someone_takes_nothing_from_those_who_are_known() -> None:
     one, two, around = parse_block("10.0.0.1"), parse_block("10.0.0.2"), parse_block("10.0.0.0/30")
-    space = Space(pool("10.0.0.0/29"), [(one, "x"), (one, SOMEONE), (two, "y"), (two, SOMEONE)])
+    space = Space(pool("10.0.0.0/29"), [(one, "x"), (one, UNKNOWN_HOLDER), (two, "y"), (two, UNKNOWN_HOLDER)])
     assert space.release(two, "y")
     space.adopt(around, "c")
     assert sorted(space.leases()) == [(around, "c"), (one, "x")]
@@ -146,7 +146,7 @@ def test_forgetting_someone_takes_nothing_from_those_who_are_known() -> None:
 
 def test_whoever_is_found_beside_a_known_holder_is_who_someone_was() -> None:
     one = parse_block("10.0.0.1")
-    space = Space(pool("10.0.0.0/29"), [(one, "x"), (one, SOMEONE), (one, "y")])
+    space = Space(pool("10.0.0.0/29"), [(one, "x"), (one, UNKNOWN_HOLDER), (one, "y")])
     assert sorted(space.leases()) == [(one, "x"), (one, "y")]
     assert space.release(one, "x")
     assert space.release(one, "y")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from berth.store.guard import ClockGuard, Stamp, accepted
+from berth.store.clock_guard import ClockGuard, Stamp, accepted
 
 HOUR = 3_600_000
 T0 = 1_700_000_000_000

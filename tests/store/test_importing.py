@@ -9,10 +9,10 @@ import pytest_asyncio
 from tests.support.central import SECRET, World, request_body, running
 
 from berth.leasing.holders import Entry, Identity
+from berth.secret import Secret
 from berth.store.importing import import_records
-from berth.store.looking import Record
+from berth.store.queries import Record
 from berth.store.rows import AddressRow, HolderRow
-from berth.store.secrets import Secret
 
 POOL = "elsewhere/4"
 

@@ -12,14 +12,14 @@ from berth.errors import StoreDown
 from berth.leasing.holders import Entry, Identity
 from berth.leasing.model import Pool
 from berth.net import parse_range
-from berth.store.book import Rules
+from berth.secret import Pepper, Secret
+from berth.store.clock_guard import ClockGuard
 from berth.store.engine import Engine, Transaction
-from berth.store.guard import ClockGuard
 from berth.store.ledger import Ledger
 from berth.store.memory import Memory
-from berth.store.secrets import Pepper, Secret
+from berth.store.requests import Answer, Granted, Register, Release
+from berth.store.settlement import Rules
 from berth.store.sweep import Sweeper
-from berth.store.wishes import Answer, Granted, Register, Release
 
 POOL = "z/4"
 POOLS = {POOL: Pool(POOL, (parse_range("192.0.2.0/24"),))}

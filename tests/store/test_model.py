@@ -20,16 +20,16 @@ from tests.support.postgres import PostgresServer
 from berth.leasing.holders import DAY_MS, Entry, Identity
 from berth.leasing.model import Pool
 from berth.net import parse_range
-from berth.store import looking
-from berth.store.book import Rules
+from berth.secret import Pepper, Secret
+from berth.store import queries
+from berth.store.clock_guard import ClockGuard, monotonic_ms
 from berth.store.clusters import Order, release_cluster, undo
 from berth.store.engine import Clock, connect
-from berth.store.guard import ClockGuard, monotonic_ms
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
-from berth.store.secrets import Pepper, Secret
+from berth.store.requests import Granted, Refused, Register, Release, Released
+from berth.store.settlement import Rules
 from berth.store.sweep import Sweeper
-from berth.store.wishes import Granted, Refused, Register, Release, Released
 
 POOL = "z/4"
 RANGES = ("192.0.2.0-192.0.2.1", "198.51.100.0-198.51.100.3")
@@ -192,7 +192,7 @@ class Store:
 
     async def picture(self) -> dict[str, Any]:
         async with self.engine.transaction() as tx:
-            records = [record async for record in looking.all_records(tx)]
+            records = [record async for record in queries.all_records(tx)]
         return {
             record.address.address: {
                 row.entry.identity.service_name: (

@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.errors import UserError
+from berth.secret import Pepper, Secret
 from berth.store import bson, mongo
 from berth.store.engine import Engine
 from berth.store.importing import import_records
-from berth.store.looking import record
-from berth.store.secrets import Pepper, Secret
+from berth.store.queries import record
 
 KEY, START = b"k" * 32, b"i" * 16
 EXPIRES = 1_750_000_000_000

@@ -17,21 +17,21 @@ from aiohttp import web
 
 from berth.central.app import Api, Config
 from berth.central.identity import Identities, Tokens
-from berth.central.journal import Journal
+from berth.central.integrations.event_log import EventLog
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Limits
 from berth.central.sweep import count, sweep_once
 from berth.central.zones import EXAMPLE, parse_zones
 from berth.leasing.holders import DAY_MS, Entry
+from berth.secret import Pepper, load_pepper
 from berth.store import rows
-from berth.store.book import Rules
+from berth.store.clock_guard import ClockGuard, monotonic_ms
 from berth.store.engine import Clock, connect
-from berth.store.guard import ClockGuard, monotonic_ms
 from berth.store.heartbeats import Heartbeats
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
 from berth.store.operators import LISTENING_MS
-from berth.store.secrets import Pepper, load_pepper
+from berth.store.settlement import Rules
 from berth.store.sweep import Sweeper, Swept
 
 SECRET = "SuperSecret"
@@ -145,7 +145,7 @@ class Options:
 
     zones: str = EXAMPLE
     limits: Limits = field(default_factory=Limits)
-    journal: Journal | None = None
+    journal: EventLog | None = None
     identities: Identities | None = None
     tokens: tuple[str, ...] = (TOKEN,)
     rules: Mapping[str, Any] = field(default_factory=dict)
@@ -165,7 +165,7 @@ async def running(database: str, pepper_file: Path, options: Options | None = No
         rules = Rules(pepper, **dict(options.rules))
         ledger = await stack.enter_async_context(Ledger.open(engine, rules, zones.pools))
         config = Config(zones, Tokens(options.tokens), options.identities)
-        journal = options.journal or Journal()
+        journal = options.journal or EventLog()
         api = Api(ledger, config, options.limits, ApiMetrics(), journal, clock=options.seconds)
         api.heartbeats = Heartbeats(engine, every_seconds=0.02)
         beating = asyncio.create_task(api.heartbeats.run())

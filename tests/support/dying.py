@@ -19,7 +19,7 @@ from tests.support.operator import running
 from berth.devcluster import DevCluster
 from berth.errors import Conflict, Unreachable
 from berth.kube.client import Client
-from berth.kube.transport import Request
+from berth.kube.http.transport import Request
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from berth.kube import meta
 from berth.kube.client import Client, PatchKind
 from berth.leasing.holders import Identity
 from berth.net import parse_range
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 Object = dict[str, Any]
 SYSTEM = "ipam-system"

@@ -28,9 +28,9 @@ import uvloop
 
 from berth.bench.load import Tally, drive, request
 from berth.bench.prefill import prefill, zones_text
+from berth.secret import Pepper, Secret, make_pepper
 from berth.store.engine import connect
 from berth.store.migrate import migrate
-from berth.store.secrets import Pepper, Secret, make_pepper
 from berth.store.sqlite import connection as sqlite_connection
 
 CLIENTS = 64

@@ -11,10 +11,10 @@ import yaml
 from berth.bench.cluster import Scenario, bench_cluster, ceiling, collect, run_scenario
 from berth.devcluster.crds import cluster_api_crds
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.capi import Capi
+from berth.dialects.metal3.claim_api import Written
 from berth.dialects.metal3.crds import crds
-from berth.dialects.metal3.flavour import Written
-from berth.dialects.metal3.native import Native
+from berth.dialects.metal3.ipaddressclaim import Capi
+from berth.dialects.metal3.ipclaim import Native
 from berth.dialects.metal3.translate import Netconfig, address_name
 from berth.kube import patch
 from berth.kube.client import Client, PatchKind

@@ -11,9 +11,9 @@ from typing import Any
 from berth.leasing.holders import Entry, Identity
 from berth.net import Family
 from berth.net.block import Block
+from berth.secret import Seal
 from berth.store import statement
 from berth.store.rows import AddressRow, Event, HolderRow
-from berth.store.secrets import Seal
 from berth.store.sqlite import connection, translated
 
 FIRST = 10 << 24

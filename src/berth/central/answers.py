@@ -10,9 +10,9 @@ from aiohttp import web
 
 from berth.leasing.holders import HolderReason
 from berth.leasing.model import Reason
+from berth.store.admin import NOT_FOUND
 from berth.store.hosts import masked
-from berth.store.repair import NOT_FOUND
-from berth.store.wishes import Granted, Refused, Released, family_of, zone_of
+from berth.store.requests import Granted, Refused, Released, family_of, zone_of
 
 Table = Mapping[str, tuple[int, str]]
 FROZEN = "two operators speak for this cluster, nothing of it is released until one of them is silent"

@@ -20,7 +20,7 @@ from berth.central import answers, batch, bodies, inventory, limits, pages
 from berth.central.answers import Refusal
 from berth.central.batch import Call
 from berth.central.identity import Caller, Identities, Tokens, bearer
-from berth.central.journal import Journal, shown
+from berth.central.integrations.event_log import EventLog, shown
 from berth.central.limits import Guesses, Throttle
 from berth.central.metrics import ApiMetrics
 from berth.central.openapi import document
@@ -33,7 +33,7 @@ from berth.store.heartbeats import Heartbeats
 from berth.store.inventory import Compared, Difference, beside, compare
 from berth.store.ledger import Ledger
 from berth.store.operators import Beat
-from berth.store.wishes import Answer, Granted, Refused, Register, Wish
+from berth.store.requests import Answer, Granted, Refused, Register, Wish
 
 NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
 NO_PATH = "no such path; see /swagger/index.html"
@@ -78,7 +78,7 @@ class Api:
         config: Config,
         bounds: Limits,
         metrics: ApiMetrics,
-        journal: Journal,
+        journal: EventLog,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -17,11 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from berth.central.journal import Journal
+from berth.central.integrations.event_log import EventLog
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Backup
 from berth.errors import BerthError
-from berth.store import marks, snapshot
+from berth.store import kv, snapshot
 from berth.store.engine import Engine, connect
 from berth.store.snapshot import PART, Counted
 
@@ -41,7 +41,7 @@ class Backups:
     database: str
     engine: Engine
     metrics: ApiMetrics
-    journal: Journal
+    journal: EventLog
     who: str
 
     async def back_up_forever(self) -> None:
@@ -62,9 +62,9 @@ class Backups:
         every_ms = round(self.settings.every_seconds * 1000)
         async with self.engine.transaction() as tx:
             now = await tx.now()
-            last = int(await marks.mark(tx, MARK) or 0)
+            last = int(await kv.mark(tx, MARK) or 0)
             self.metrics.backup_at.set(last / 1000)
-            mine = await marks.take_duty(tx, MARK, self.who, (now, now + every_ms + 60_000))
+            mine = await kv.take_duty(tx, MARK, self.who, (now, now + every_ms + 60_000))
             return mine and not last <= now < last + every_ms
 
     async def back_up(self) -> Path:
@@ -75,7 +75,7 @@ class Backups:
         path = self.settings.folder / name
         written = await in_thread(self.database, path)
         async with self.engine.transaction() as tx:
-            await marks.set_mark(tx, MARK, str(at))
+            await kv.set_mark(tx, MARK, str(at))
         self.metrics.backup_at.set(at / 1000)
         self.metrics.backup_seconds.set(time.monotonic() - began)
         removed = await asyncio.to_thread(tidy, self.settings.folder, self.settings.keep)

@@ -11,7 +11,7 @@ from typing import Any
 from berth.central import answers, bodies
 from berth.central.answers import Refusal
 from berth.central.zones import Zones
-from berth.store.wishes import Wish
+from berth.store.requests import Wish
 
 CALLS = 256
 VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], Wish], answers.Table]] = {

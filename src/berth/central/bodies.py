@@ -14,9 +14,9 @@ from berth.central.zones import Zones
 from berth.leasing.holders import NAME_LIMIT, Entry, Identity
 from berth.leasing.holders import is_name as is_name
 from berth.net import Family
+from berth.secret import Secret
 from berth.store.hosts import canonical
-from berth.store.secrets import Secret
-from berth.store.wishes import Refused, Register, Release, pool_key
+from berth.store.requests import Refused, Register, Release, pool_key
 
 UNPARSABLE = "Could not parse incomming request"
 FAMILIES = {"ipv4": Family.V4, "ipv6": Family.V6}

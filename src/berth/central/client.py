@@ -17,8 +17,8 @@ import orjson
 from berth import log
 from berth.errors import ApiDown, ApiRefused, UserError
 from berth.leasing.holders import Identity
+from berth.secret import Secret
 from berth.store.hosts import canonical, masked
-from berth.store.secrets import Secret
 
 DEADLINE_SECONDS = 4.5
 LISTS = ("adopted", "missing", "unknown", "conflict")

@@ -9,11 +9,11 @@ from typing import Any
 from berth.central import bodies
 from berth.central.answers import Refusal
 from berth.central.zones import Zones
+from berth.secret import Secret
 from berth.store.hosts import masked
 from berth.store.inventory import Compared, Difference
 from berth.store.operators import Beat
-from berth.store.secrets import Secret
-from berth.store.wishes import Register
+from berth.store.requests import Register
 
 ITEMS = 20_000
 SECRETS = 2

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from berth.leasing.usage import Usage
 from berth.store.inventory import Compared
 from berth.store.operators import SilentCluster
-from berth.store.wishes import family_of, zone_of
+from berth.store.requests import family_of, zone_of
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 POOL = ("zone", "family")

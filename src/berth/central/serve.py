@@ -19,20 +19,20 @@ from berth import log
 from berth.central.app import Api, Config
 from berth.central.backups import Backups
 from berth.central.identity import load_identities, load_tokens
+from berth.central.integrations import Integrations, for_good
 from berth.central.listen import address_of, bind, listening, tls_context
 from berth.central.metrics import ApiMetrics
-from berth.central.neighbours import Neighbours, for_good
 from berth.central.reload import Reloader, contents_of, files_of
 from berth.central.settings import ApiSettings, refuse_half
 from berth.central.sweep import sweep_forever
 from berth.central.zones import load_zones
 from berth.errors import StoreDown, UserError
-from berth.store.book import Rules
+from berth.store.clock_guard import ClockGuard
 from berth.store.engine import Clock, Engine, Standby, connect, sqlite_path, without_password
-from berth.store.fitting import fitting_pepper
-from berth.store.guard import ClockGuard
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
+from berth.store.pepper import fitting_pepper
+from berth.store.settlement import Rules
 from berth.store.sweep import Sweeper
 
 GRANT = "`GRANT pg_monitor TO` the role of --database"
@@ -53,7 +53,7 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         rules = Rules(pepper, pending_ms, bool(settings.netbox.url), settings.limits.quota)
         ledger = await stack.enter_async_context(Ledger.open(engine, rules, config.zones.pools))
         metrics = ApiMetrics()
-        neighbours = await stack.enter_async_context(Neighbours.open(settings, metrics))
+        neighbours = await stack.enter_async_context(Integrations.open(settings, metrics))
         api = Api(ledger, config, settings.limits, metrics, neighbours.journal)
         sweeper = _sweeper(settings, ledger)
         stack.push_async_callback(leave_duty, sweeper)

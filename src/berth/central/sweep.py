@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from berth.central.journal import Journal
+from berth.central.integrations.event_log import EventLog
 from berth.central.metrics import ApiMetrics
 from berth.errors import StoreDown
 from berth.store.counts import count_states
@@ -23,7 +23,7 @@ DISTRUST = {
 }
 
 
-async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics, journal: Journal) -> None:
+async def sweep_forever(sweeper: Sweeper, seconds: float, metrics: ApiMetrics, journal: EventLog) -> None:
     count_at = 0.0
     while True:
         await asyncio.sleep(seconds)
@@ -58,7 +58,7 @@ async def count(engine: Engine, metrics: ApiMetrics, swept: Swept) -> float:
     return time.monotonic() - started
 
 
-def tell(swept: Swept, journal: Journal) -> None:
+def tell(swept: Swept, journal: EventLog) -> None:
     if swept.held_back in DISTRUST:
         what = f"nothing is freed: {DISTRUST[swept.held_back]}"
         journal.tell(what, CALLER, level="error", reason=swept.held_back)

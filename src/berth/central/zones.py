@@ -21,7 +21,7 @@ from berth.central.documents import parse_document, read_document, short
 from berth.errors import InvalidText, UserError
 from berth.leasing.model import Pool
 from berth.net import Family, Range, parse_range
-from berth.store.wishes import pool_key
+from berth.store.requests import pool_key
 
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 KEYS = {"name", "ipv4", "ipv6", "exclude", "skip_network_and_broadcast"}

@@ -9,8 +9,8 @@ import typer
 
 from berth import log
 from berth.central.serve import pepper_path
-from berth.cli import ledger_change, ledger_keep, ledger_look, ledger_netbox
-from berth.cli.ledger_place import Place
+from berth.cli import ledger_backup, ledger_edit, ledger_netbox, ledger_show
+from berth.cli.ledger_common import Place
 
 HELP = """
 The central store's commands: look, release, repair, back up. They work on the database itself and are safe
@@ -25,7 +25,7 @@ while the API runs. Exit code 0: done; 1: not done, with `Error: …` on standar
 HINT = "Use `berth ledger --help` to see available commands."
 
 app = typer.Typer(help=HELP, rich_markup_mode=None, pretty_exceptions_enable=False)
-for part in (ledger_look, ledger_change, ledger_keep, ledger_netbox):
+for part in (ledger_show, ledger_edit, ledger_backup, ledger_netbox):
     app.registered_commands += part.app.registered_commands
 
 

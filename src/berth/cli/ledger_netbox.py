@@ -11,12 +11,12 @@ from typing import Annotated, TypeVar
 import aiohttp
 import typer
 
-from berth.central.netbox import NetboxClient
-from berth.central.netbox_diff import Differences, compare, repair
-from berth.central.netbox_zones import our_uids, zones_text
+from berth.central.integrations.netbox import NetboxClient
+from berth.central.integrations.netbox_diff import Differences, compare, repair
+from berth.central.integrations.netbox_zones import our_uids, zones_text
 from berth.central.settings import Netbox
 from berth.cli import tables
-from berth.cli.ledger_place import Json, Place, required, work
+from berth.cli.ledger_common import Json, Place, required, work
 from berth.errors import UserError
 from berth.store.hosts import masked
 

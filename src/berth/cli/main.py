@@ -9,7 +9,7 @@ import typer
 from berth import __version__
 from berth.cli import bench, devcluster, ledger
 from berth.cli.api import api
-from berth.cli.look import adopt, explain, leases, pools
+from berth.cli.inspect import adopt, explain, leases, pools
 from berth.cli.manifests import manifests
 from berth.cli.operator import operator
 from berth.cli.up import up

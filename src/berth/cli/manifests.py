@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from berth import layouts
 from berth import manifests as make
 from berth.cli.options import dialect_names
 from berth.devcluster.faults import explained
 from berth.errors import InvalidText, UserError
-from berth.manifests import Options
+from berth.manifests import Options, installers
 from berth.net import parse_block
 
 PARTS: dict[str, Callable[[Options], list[dict[str, Any]]]] = {
@@ -27,8 +26,8 @@ PARTS: dict[str, Callable[[Options], list[dict[str, Any]]]] = {
 }
 DIRECTORIES: dict[str, Callable[[Options], dict[str, str]]] = {
     "chart-files": make.chart_files,
-    "kustomize": layouts.kustomize,
-    "clusterctl": layouts.clusterctl,
+    "kustomize": installers.kustomize,
+    "clusterctl": installers.clusterctl,
 }
 DEFAULTS = Options()
 USUAL = ",".join(DEFAULTS.dialects)

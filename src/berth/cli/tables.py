@@ -12,10 +12,10 @@ import typer
 from berth.leasing.holders import Entry
 from berth.leasing.usage import Usage
 from berth.store.hosts import masked
-from berth.store.looking import Record
 from berth.store.operators import Operator, SilentCluster
+from berth.store.queries import Record
+from berth.store.requests import family_of, zone_of
 from berth.store.rows import Event
-from berth.store.wishes import family_of, zone_of
 
 Json = dict[str, Any]
 

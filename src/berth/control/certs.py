@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from berth import log
 from berth.errors import KubeError, UserError
-from berth.kube.tls import private_file
+from berth.kube.http.tls import private_file
 
 
 @dataclass(frozen=True, slots=True)

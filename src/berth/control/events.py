@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
-from berth.control.api import Api, Object
-from berth.control.pending import Key, Pending, Target, Type, Waiting
-from berth.control.rate import Bucket
+from berth.control.event_queue import Key, Pending, Target, Type, Waiting
+from berth.control.kube_api import Api, Object
+from berth.control.token_bucket import Bucket
 from berth.errors import KubeError, NotFound, NotLeader
 from berth.kube.meta import Ref, timestamp
 from berth.kube.resource import Resource

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from berth import log
-from berth.control.api import Api, Object
+from berth.control.kube_api import Api, Object
 from berth.errors import Conflict, KubeError, NotFound, NotLeader
 from berth.kube.resource import Resource
 

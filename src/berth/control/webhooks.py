@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from berth import log
-from berth.control.api import Api, Object
+from berth.control.kube_api import Api, Object
 from berth.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeader
 from berth.kube.resource import Resource
 

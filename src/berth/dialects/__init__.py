@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from berth.dialects.dialect import Dialect
 from berth.dialects.kubipam import Kubipam
 from berth.dialects.metal3 import Metal3
-from berth.dialects.shape import Dialect
 from berth.dialects.vip import Vip
 from berth.dialects.vitistack import Vitistack
 

@@ -18,7 +18,7 @@ from typing import Protocol
 from berth import log
 from berth.control.cache import Cache
 from berth.control.events import Recorder
-from berth.control.letting_go import let_go
+from berth.control.finalizers import remove_finalizer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.pool import Desk
 from berth.errors import NotFound, Taken
@@ -28,7 +28,7 @@ from berth.kube.meta import Object, Ref
 from berth.kube.resource import Resource
 from berth.leasing.decide import Grant, Refusal, decide
 from berth.leasing.model import Claim
-from berth.leasing.space import SOMEONE
+from berth.leasing.space import UNKNOWN_HOLDER
 from berth.metrics import Metrics
 from berth.net import Block
 
@@ -243,7 +243,7 @@ class ClaimLife:
         """Someone else has it: remember whose it is, so that the next decision goes around it."""
         _log.info("address was taken meanwhile", block=str(block), holder=taken.holder)
         desk.space.release(block, holder)
-        desk.adopt(block, taken.holder or SOMEONE)
+        desk.adopt(block, taken.holder or UNKNOWN_HOLDER)
 
     async def _report_bound(self, claim: Object, ref: Ref, bound: Bound) -> None:
         written = await self._write_status(claim, self._book.bound_status(claim, bound))
@@ -279,7 +279,9 @@ class ClaimLife:
         return DONE
 
     async def _let_go(self, claim: Object) -> None:
-        await let_go(self._client, self._book.resource, self._book.cache, claim, self._book.finalizer)
+        await remove_finalizer(
+            self._client, self._book.resource, self._book.cache, claim, self._book.finalizer
+        )
 
     async def _write_status(self, claim: Object, desired: Object) -> bool:
         change = patch.diff(claim.get("status") or {}, desired)

@@ -15,7 +15,7 @@ from typing import Any
 from berth.kube.meta import Ref
 from berth.leasing.choose import choose
 from berth.leasing.model import Claim, Pool
-from berth.leasing.space import SOMEONE, Space
+from berth.leasing.space import UNKNOWN_HOLDER, Space
 from berth.net import Block
 
 Order = tuple[str, str, Ref]  # creation time, name: the oldest claim is served first
@@ -38,7 +38,7 @@ class Desk:
         """Record what was found taken. Returns the other holder who has it too, if there is one."""
         other = self.space.holder_of(block)
         self.space.adopt(block, holder)
-        return other if other not in (None, holder, SOMEONE) else None
+        return other if other not in (None, holder, UNKNOWN_HOLDER) else None
 
     def free(self, block: Block, holder: str) -> None:
         if self.space.release(block, holder):

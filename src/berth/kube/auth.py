@@ -19,9 +19,9 @@ from pathlib import Path
 from berth import log
 from berth.errors import UserError
 from berth.kube import kubeconfig
+from berth.kube.http.tls import ClientCertificate, Pem, Trust
 from berth.kube.identity import Proof, TokenFile
 from berth.kube.kubeconfig import Context
-from berth.kube.tls import ClientCertificate, Pem, Trust
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # How often replaced certificate files are looked for; a look is a stat.

@@ -20,11 +20,11 @@ import orjson
 from berth.errors import Conflict, Gone, Invalid, StatusError, Unreachable, UserError
 from berth.kube.answers import Event, Listing, parse_event, parse_object, parse_page
 from berth.kube.auth import Credentials
+from berth.kube.http.transport import JSON, Request, Transport
 from berth.kube.meta import Object
 from berth.kube.resource import Resource
 from berth.kube.retry import Retry
 from berth.kube.sender import Observe, Rules, Sender
-from berth.kube.transport import JSON, Request, Transport
 
 __all__ = ["SILENCE_SECONDS", "Client", "Event", "Listing", "PatchKind"]
 

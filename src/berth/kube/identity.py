@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from berth.errors import UserError
-from berth.kube.tls import ClientCertificate
+from berth.kube.http.tls import ClientCertificate
 
 # A projected token is replaced well before it ends; kubelet has swapped the file by then.
 TOKEN_FILE_SECONDS = 10.0

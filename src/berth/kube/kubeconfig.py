@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from berth.errors import UserError
+from berth.kube.http.tls import ClientCertificate, Pem, Trust
 from berth.kube.identity import Fixed, Identity, Proof, TokenFile, basic, bearer
 from berth.kube.plugin import VERSIONS, Plugin, decode
-from berth.kube.tls import ClientCertificate, Pem, Trust
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from typing import Any
 import orjson
 
 from berth.errors import UserError
+from berth.kube.http.tls import ClientCertificate, Pem
 from berth.kube.identity import Proof, bearer
 from berth.kube.meta import parse_timestamp
-from berth.kube.tls import ClientCertificate, Pem
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 # Renewed a little early: a token that ends while the request travels is a 401 for nothing.

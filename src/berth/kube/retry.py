@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from berth.errors import ServerError, StatusError, TooManyRequests
-from berth.kube.transport import Request
+from berth.kube.http.transport import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from berth.errors import StatusError, Unauthorized, Unreachable, UserError
 from berth.kube.auth import Access, Credentials
-from berth.kube.lines import Lines
-from berth.kube.pool import Guard
+from berth.kube.http.lines import Lines
+from berth.kube.http.pool import Guard
+from berth.kube.http.transport import Answer, Request, Stream, Transport
 from berth.kube.retry import Retry
 from berth.kube.status import failure
-from berth.kube.transport import Answer, Request, Stream, Transport
 
 Observe = Callable[[str, int, float], None]
 

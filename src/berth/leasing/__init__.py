@@ -2,11 +2,11 @@
 
 from berth.leasing.decide import Decision, Grant, Keep, Refusal, decide
 from berth.leasing.model import Claim, Lease, Pool, Reason, Strategy
-from berth.leasing.space import SOMEONE, Space
+from berth.leasing.space import UNKNOWN_HOLDER, Space
 from berth.leasing.usage import Usage
 
 __all__ = [
-    "SOMEONE",
+    "UNKNOWN_HOLDER",
     "Claim",
     "Decision",
     "Grant",

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from berth.leasing.blockwise import Blockwise
-from berth.leasing.ground import Ground
+from berth.leasing.buddy import Buddy
+from berth.leasing.free_space import FreeSpace
 from berth.leasing.model import Claim, Strategy
-from berth.leasing.ranked import Ranked
+from berth.leasing.ordered_ranges import OrderedRanges
 from berth.leasing.space import Space
 from berth.net import Block
 
@@ -38,28 +38,28 @@ def choose(claim: Claim, space: Space, random: Random | None = None) -> Block | 
     return None
 
 
-def _by_rank(grounds: tuple[Ground, ...], length: int | None) -> tuple[Ground, ...]:
+def _by_rank(grounds: tuple[FreeSpace, ...], length: int | None) -> tuple[FreeSpace, ...]:
     """The family whose first range with room comes first in the pool is asked first."""
 
-    def rank(ground: Ground) -> int:
+    def rank(ground: FreeSpace) -> int:
         return ground.rank_with_room(0 if length is None else ground.width - length)
 
     return tuple(sorted(grounds, key=rank))
 
 
-def lowest(_: Space, ground: Ranked, order: int, __: Random | None) -> int | None:
+def lowest(_: Space, ground: OrderedRanges, order: int, __: Random | None) -> int | None:
     return ground.lowest(order)
 
 
-def at_random(space: Space, ground: Ranked, order: int, random: Random | None) -> int | None:
+def at_random(space: Space, ground: OrderedRanges, order: int, random: Random | None) -> int | None:
     return ground.at_random(order, random or space.random or Random())
 
 
-def best_fit(_: Space, ground: Blockwise, order: int, __: Random | None) -> int | None:
+def best_fit(_: Space, ground: Buddy, order: int, __: Random | None) -> int | None:
     return ground.blocks.best_fit(order)
 
 
-def round_robin(space: Space, ground: Blockwise, order: int, _: Random | None) -> int | None:
+def round_robin(space: Space, ground: Buddy, order: int, _: Random | None) -> int | None:
     """Best fit from where the last block of this length ended, else best fit over everything."""
     cursor = space.cursors.get(ground.width - order, 0)
     first = ground.blocks.best_fit(order, cursor)

@@ -16,15 +16,15 @@ from itertools import chain
 from random import Random
 
 from berth.errors import Taken
-from berth.leasing.ground import Ground
-from berth.leasing.layout import lay_out
+from berth.leasing.build import lay_out
+from berth.leasing.free_space import FreeSpace
 from berth.leasing.leases import Leases
 from berth.leasing.model import Lease, Pool, Strategy
 from berth.leasing.usage import Usage
 from berth.net import Block, Family, Range, RangeSet
 from berth.net.sortedints import SortedInts
 
-SOMEONE = "(someone)"  # holder of a block the ledger calls taken without saying by whom
+UNKNOWN_HOLDER = "(someone)"  # holder of a block the ledger calls taken without saying by whom
 
 
 class Space:
@@ -50,7 +50,7 @@ class Space:
 
     def _lay_out(self, pool: Pool, leases: Iterable[tuple[Block, str]]) -> None:
         self.pool = pool
-        self.grounds: dict[Family, Ground] = lay_out(pool)
+        self.grounds: dict[Family, FreeSpace] = lay_out(pool)
         self._grounds = tuple(self.grounds.values())
         self.goes_round = pool.strategy is Strategy.ROUND_ROBIN
         self.random = Random() if pool.strategy is Strategy.RANDOM else None
@@ -99,7 +99,7 @@ class Space:
         ground = self.grounds.get(block.family)
         return ground is not None and ground.covers(block.first, block.length)
 
-    def grounds_for(self, family: Family | None) -> tuple[Ground, ...]:
+    def grounds_for(self, family: Family | None) -> tuple[FreeSpace, ...]:
         """The families of this pool a claim may be served from, the one preferred first."""
         if family is None:
             return self._grounds
@@ -120,9 +120,9 @@ class Space:
         if current is not None:
             if current == holder:
                 return
-            if current != SOMEONE:
+            if current != UNKNOWN_HOLDER:
                 raise Taken(block, current)
-            self._leases.remove(block, SOMEONE)
+            self._leases.remove(block, UNKNOWN_HOLDER)
         else:
             ground = self.grounds.get(block.family)
             if ground is None or not ground.take(block.first, block.length):
@@ -143,16 +143,16 @@ class Space:
         except Taken:
             if block in self._leases.of(holder):
                 return
-            if holder != SOMEONE and self._forget_someone(block):
+            if holder != UNKNOWN_HOLDER and self._forget_someone(block):
                 self.adopt(block, holder)
             else:
                 self._adopt_double(Lease(block, holder))
 
     def _forget_someone(self, block: Block) -> bool:
         """The ledger shows who it really was. False if there is no such lease."""
-        unknown = [held for held in self._leases.of(SOMEONE) if held.overlaps(block)]
+        unknown = [held for held in self._leases.of(UNKNOWN_HOLDER) if held.overlaps(block)]
         for held in unknown:
-            self.release(held, SOMEONE)
+            self.release(held, UNKNOWN_HOLDER)
         return bool(unknown)
 
     def _adopt_double(self, lease: Lease) -> None:
@@ -164,7 +164,7 @@ class Space:
     def release(self, block: Block, holder: str | None = None) -> bool:
         """False, and nothing changed, if that block is not leased (to this holder)."""
         current = self._leases.holder_at(block)
-        if current is None or (holder is not None and holder != current and current != SOMEONE):
+        if current is None or (holder is not None and holder != current and current != UNKNOWN_HOLDER):
             return self._release_double(block, holder)
         self._leases.remove(block, current)
         odd = self._odd[block.family]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import yaml
 
-from berth.dialects.shape import Dialect
+from berth.dialects.dialect import Dialect
 from berth.manifests.options import EVERY, Options, render, render_list
 from berth.manifests.policies import chart_policies
 from berth.manifests.rights import event_rules, local_rules, own_rules, registered_by

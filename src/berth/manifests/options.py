@@ -10,7 +10,7 @@ import yaml
 
 from berth import __version__
 from berth.dialects import named
-from berth.dialects.shape import Dialect
+from berth.dialects.dialect import Dialect
 from berth.settings import ALL_DIALECTS, NEED_NOTHING
 
 Object = dict[str, Any]

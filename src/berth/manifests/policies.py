@@ -22,8 +22,8 @@ from berth.dialects.vip import kinds as vip
 from berth.dialects.vip.migrate import State
 from berth.dialects.vitistack import admit as vitistack_admit
 from berth.dialects.vitistack import kinds as vitistack
-from berth.dialects.vitistack import words
-from berth.dialects.vitistack.wish import FALSE, MOST_DAYS, TRUE, Families
+from berth.dialects.vitistack import messages
+from berth.dialects.vitistack.service_annotations import FALSE, MOST_DAYS, TRUE, Families
 from berth.manifests.options import OPERATOR, Object, Options
 from berth.settings import Settings
 
@@ -216,9 +216,9 @@ def _services(settings: Settings) -> Object:
             _says(vitistack.ADDRESSES, f".matches({_pattern(HOSTS)})", _about("invalid_address")),
             _says(vitistack.ZONE, "!= ''", _empty_told(vitistack.ZONE, "a zone")),
             _says(vitistack.SECRET_NAME, "!= ''", _empty_told(vitistack.SECRET_NAME, "a Secret")),
-            _says(vitistack.RETENTION, f".matches({_pattern(NUMBER)})", _text(words.BAD_RETENTION)),
-            _days(f"<= {MOST_DAYS}", words.RETENTION_OVER),
-            _days(">= 0", words.RETENTION_UNDER),
+            _says(vitistack.RETENTION, f".matches({_pattern(NUMBER)})", _text(messages.BAD_RETENTION)),
+            _days(f"<= {MOST_DAYS}", messages.RETENTION_OVER),
+            _days(">= 0", messages.RETENTION_UNDER),
             _says(vitistack.DENY, f"in {_listed(sorted(TRUE | FALSE))}", _about("bad_deny")),
         ],
     }
@@ -264,16 +264,16 @@ def _listed(texts: Any) -> str:
 
 
 def _family_told() -> str:
-    before, _, after = words.unknown_family("\0").partition("\0")
+    before, _, after = messages.unknown_family("\0").partition("\0")
     return f"{_text(before)} + variables.said[{_text(vitistack.FAMILY)}] + {_text(after)}"
 
 
 def _about(which: str) -> str:
     """The webhook's sentence, with the Service's name and, for an address, the first that is none."""
     if which == "bad_deny":
-        before, _, after = words.bad_deny("\0").partition("\0")
+        before, _, after = messages.bad_deny("\0").partition("\0")
         return _sentence(before, "object.metadata.name", after)
-    before, _, after = words.invalid_address("\0", "").partition("\0")
+    before, _, after = messages.invalid_address("\0", "").partition("\0")
     parts = f"variables.said[{_text(vitistack.ADDRESSES)}].split(',')"
     wrong = f"{parts}.filter(part, !part.matches({_pattern(f'^{HOST}$')}))[0].trim()"
     return _sentence(before, "object.metadata.name", f"{after}") + f" + {wrong}"

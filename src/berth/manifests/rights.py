@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from berth.control.door import SECRET
+from berth.control.webhook_server import SECRET
 from berth.control.webhooks import Plan, Service
-from berth.dialects.shape import Dialect, plans_of
+from berth.dialects.dialect import Dialect, plans_of
 from berth.manifests.options import OPERATOR, Object, Options
 from berth.settings import Settings
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from berth.errors import BerthError
 from berth.leasing import holders
 from berth.leasing.holders import Entry, Identity
-from berth.store import marks, operators, rows, statement
+from berth.store import kv, operators, rows, statement
 from berth.store.engine import Engine, Locked, Transaction
 from berth.store.rows import Event, HolderRow
 
@@ -76,11 +76,11 @@ async def _count_release(tx: Transaction, order: Order, now: int) -> None:
     and whoever is over it has changed nothing. Times that a wrong clock left in the future do not count.
     """
     name = f"{order.by}-released"
-    kept = [int(word) for word in (await marks.mark(tx, name)).split()]
+    kept = [int(word) for word in (await kv.mark(tx, name)).split()]
     recent = [at for at in kept if abs(now - at) < HOUR_MS]
     if order.most_per_hour is not None and len(recent) >= order.most_per_hour:
         raise Flooded(f"{len(recent)} clusters were released within an hour")
-    await marks.set_mark(tx, name, " ".join(map(str, [*recent, now])))
+    await kv.set_mark(tx, name, " ".join(map(str, [*recent, now])))
 
 
 def _marking(order: Order, locked: Locked) -> Callable[[Entry], Entry]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from berth.errors import UserError
-from berth.store.guard import apart, monotonic_ms
+from berth.store.clock_guard import apart, monotonic_ms
 
 Row = Sequence[Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from berth.net import Family, parse_block
-from berth.store.wishes import family_of
+from berth.store.requests import family_of
 
 POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[46]")
 

@@ -14,9 +14,9 @@ from berth.errors import UserError
 from berth.store import rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.ledger import ENSURE_POOL
-from berth.store.looking import Record
+from berth.store.queries import Record
+from berth.store.requests import family_of, zone_of
 from berth.store.rows import AddressRow, Event
-from berth.store.wishes import family_of, zone_of
 
 PORTION = 500
 T = TypeVar("T")

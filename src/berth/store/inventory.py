@@ -18,16 +18,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from berth.leasing.holders import HolderReason, Identity
+from berth.secret import Pepper
 from berth.store import operators
 from berth.store.engine import Row
 from berth.store.ledger import Ledger
 from berth.store.newcomers import Newcomers
 from berth.store.operators import Beat
+from berth.store.requests import Granted, Register
 from berth.store.rows import AddressRow, HolderRow
-from berth.store.secrets import Pepper
 from berth.store.sighting import Sighting
 from berth.store.statement import ADDRESS, HOLDER
-from berth.store.wishes import Granted, Register
 
 PORTION = 500  # items between which other requests get their turn
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from berth import log
 from berth.errors import StoreDown, Taken
 from berth.leasing.model import Pool
 from berth.leasing.usage import Usage
-from berth.store.book import Book, Rules
 from berth.store.engine import Engine, Transaction
-from berth.store.lanes import Group, Lanes
+from berth.store.group_commit import Group, Lanes
 from berth.store.memory import Memory
-from berth.store.wishes import Answer, Wish, family_of, zone_of
+from berth.store.requests import Answer, Wish, family_of, zone_of
+from berth.store.settlement import Book, Rules
 
 ATTEMPTS = 3
 ENSURE_POOL = "INSERT INTO pools (key, zone, family) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING"

@@ -15,9 +15,9 @@ from berth.leasing.space import Space
 from berth.leasing.usage import Usage
 from berth.net import Block, Family, parse_block
 from berth.store.engine import Row, Transaction
+from berth.store.requests import Refused, family_of
 from berth.store.rows import Behind
 from berth.store.statement import FEED
-from berth.store.wishes import Refused, family_of
 
 NEWCOMER = "(newcomer)"
 UNKNOWN = -1

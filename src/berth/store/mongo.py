@@ -21,13 +21,13 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from berth.errors import UserError, file_fault
 from berth.leasing.holders import Entry
+from berth.secret import Pepper, Seal, Secret
 from berth.store import bson
 from berth.store.hosts import canonical, placed
-from berth.store.looking import Record
+from berth.store.queries import Record
+from berth.store.requests import pool_key
 from berth.store.rows import AddressRow, HolderRow
-from berth.store.secrets import Pepper, Seal, Secret
 from berth.store.snapshot import LATEST_MS, identity_of, retention_of, text, uid_of
-from berth.store.wishes import pool_key
 
 GZIP = b"\x1f\x8b"
 Found = Mapping[str, Any] | bytes | bson.Unread  # of BSON, or of a JSON list; a line of JSON; what is odd

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from berth.store import marks
+from berth.store import kv
 from berth.store.engine import Engine, Row, Transaction
 from berth.store.sighting import Sighting
 
@@ -122,9 +122,9 @@ async def listened(tx: Transaction) -> int:
     """Write down that somebody listens now, and give those time who could not be heard before. Returns the
     database's time.
     """
-    now, mark = await tx.now(), await marks.mark(tx, LISTENING)
+    now, mark = await tx.now(), await kv.mark(tx, LISTENING)
     if not mark:
-        await marks.set_mark(tx, LISTENING, str(now))
+        await kv.set_mark(tx, LISTENING, str(now))
     elif now - int(mark) >= LISTENING_MS and await tx.rows(HEARD_AGAIN, LISTENING, str(now), mark):
         deaf_ms = now - int(mark)
         if deaf_ms > DEAF_MS:
@@ -177,5 +177,5 @@ async def operators(engine: Engine) -> tuple[int, list[Operator]]:
     """
     async with engine.snapshot() as tx:
         found = await tx.rows(f"SELECT {COLUMNS} FROM operators ORDER BY cluster_id, first_at")
-        now, mark = await tx.now(), await marks.mark(tx, LISTENING)
+        now, mark = await tx.now(), await kv.mark(tx, LISTENING)
         return min(now, int(mark or now) + DEAF_MS), [Operator.read(row) for row in found]

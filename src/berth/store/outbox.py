@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from berth.store import marks
+from berth.store import kv
 from berth.store.engine import Engine
 
 LONGEST_MS = 300_000
@@ -13,7 +13,7 @@ AND id IN (SELECT min(id) FROM outbox GROUP BY address) ORDER BY id LIMIT 50"""
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutboxItem:
     id: int
     kind: str  # push or drop
     address: str
@@ -22,21 +22,21 @@ class Parcel:
     tries: int
 
 
-async def due(engine: Engine, who: str) -> list[Parcel]:
+async def due(engine: Engine, who: str) -> list[OutboxItem]:
     """What is to be delivered now, the oldest of each address; only to the replica that has the duty."""
     async with engine.transaction() as tx:
         now = await tx.now()
-        if not await marks.take_duty(tx, "netbox", who, (now, now + 60_000)):
+        if not await kv.take_duty(tx, "netbox", who, (now, now + 60_000)):
             return []
-        return [Parcel(*row) for row in await tx.rows(DUE, now)]
+        return [OutboxItem(*row) for row in await tx.rows(DUE, now)]
 
 
-async def done(engine: Engine, parcel: Parcel) -> None:
+async def done(engine: Engine, parcel: OutboxItem) -> None:
     async with engine.transaction() as tx:
         await tx.rows("DELETE FROM outbox WHERE id = $1", parcel.id)
 
 
-async def failed(engine: Engine, parcel: Parcel) -> None:
+async def failed(engine: Engine, parcel: OutboxItem) -> None:
     """Again later, with growing pauses; others overtake it, its own address waits."""
     pause = min(LONGEST_MS, 1000 * 2 ** min(parcel.tries, 10))
     async with engine.transaction() as tx:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.leasing.holders import Entry, Identity
+from berth.secret import Seal
 from berth.store.engine import Row, Transaction
-from berth.store.secrets import Seal
 from berth.store.statement import ADDRESS, ADVANCE, CONCERNED, HOLDER, INSERT_HISTORY, WIDTH
 
 

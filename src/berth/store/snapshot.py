@@ -24,11 +24,11 @@ import orjson
 
 from berth.errors import UserError, file_fault
 from berth.leasing.holders import NAME_LIMIT, RETENTION_DAYS, Entry, Identity, is_name
+from berth.secret import KEY_BYTES, Seal
 from berth.store.engine import Engine, Transaction
 from berth.store.hosts import placed
-from berth.store.looking import Record, all_history, all_records
+from berth.store.queries import Record, all_history, all_records
 from berth.store.rows import AddressRow, Event, HolderRow
-from berth.store.secrets import KEY_BYTES, Seal
 
 FORMAT = 1
 PART = ".part"  # the end of a name as long as the file is not complete

@@ -22,7 +22,7 @@ import orjson
 from berth.errors import StoreDown, Taken, UserError
 from berth.store import statement
 from berth.store.engine import Changes, Clock, Locked, Row, Standby
-from berth.store.private import make_private
+from berth.store.file_mode import make_private
 
 BUSY_SECONDS = 5.0
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from berth.leasing.holders import DAY_MS, Identity
-from berth.store import marks, operators, rows, statement
+from berth.store import kv, operators, rows, statement
+from berth.store.clock_guard import ClockGuard, apart
 from berth.store.engine import Row, Transaction
-from berth.store.guard import ClockGuard, apart
 from berth.store.ledger import Ledger
 from berth.store.rows import Event
 
@@ -72,13 +72,13 @@ class Sweeper:
             now = await tx.now()
             if apart(now, self.ledger.engine.clock.system_ms()):
                 return "ClocksApart"
-            stamp = self.guard.believes(now, await marks.mark(tx, CLOCK))
+            stamp = self.guard.believes(now, await kv.mark(tx, CLOCK))
             if stamp is None:
                 return "ClockJumped"
             self.ledger.engine.clock.trust()
-            if not await marks.take_duty(tx, "sweep", self.who, (now, now + self.duty_ms)):
+            if not await kv.take_duty(tx, "sweep", self.who, (now, now + self.duty_ms)):
                 return "OtherReplica"
-            await marks.set_mark(tx, CLOCK, stamp.text())
+            await kv.set_mark(tx, CLOCK, stamp.text())
             return ""
 
     async def _portion(self, pool: str) -> tuple[int, int]:
@@ -118,4 +118,4 @@ class Sweeper:
     async def stop(self) -> None:
         """Another replica goes on at once, with whatever this one did for all of them."""
         async with self.ledger.engine.transaction() as tx:
-            await marks.drop_duties(tx, self.who)
+            await kv.drop_duties(tx, self.who)

@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.capi import Capi
-from berth.dialects.metal3.flavour import Flavour, holder, made_for
-from berth.dialects.metal3.native import Native
+from berth.dialects.metal3.claim_api import Flavour, holder, made_for
+from berth.dialects.metal3.ipaddressclaim import Capi
+from berth.dialects.metal3.ipclaim import Native
 from berth.dialects.metal3.translate import read_pool
 from berth.errors import InvalidText
 from berth.kube import meta

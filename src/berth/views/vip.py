@@ -17,7 +17,7 @@ from berth.dialects.vip.translate import (
     read_segment,
     shown,
 )
-from berth.dialects.vip.virtual import address_of
+from berth.dialects.vip.virtualip import address_of
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.leasing.space import Space

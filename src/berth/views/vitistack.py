@@ -13,12 +13,12 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from berth.central.client import trusting
-from berth.dialects.vitistack import kinds, wish
-from berth.dialects.vitistack.words import No
+from berth.dialects.vitistack import kinds, service_annotations
+from berth.dialects.vitistack.messages import No
 from berth.errors import NotFound, UserError
 from berth.kube import meta
 from berth.kube.client import Client
-from berth.kube.transport import why
+from berth.kube.http.transport import why
 from berth.net import Address
 from berth.settings import Settings
 from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
@@ -45,7 +45,9 @@ async def _services(client: Client, settings: Settings) -> list[Object]:
 
 
 def _held(services: Iterable[Object]) -> list[tuple[Object, Address]]:
-    return [(one, address) for one in services for address in wish.listed(meta.annotations(one))]
+    return [
+        (one, address) for one in services for address in service_annotations.listed(meta.annotations(one))
+    ]
 
 
 # Pools and leases
@@ -95,7 +97,9 @@ def _zone_rows(series: str) -> list[PoolRow]:
 
 async def leases(client: Client, settings: Settings = DEFAULTS) -> list[LeaseRow]:
     return [
-        LeaseRow(NAME, wish.host(address), f"Service {name_of(service)}", zone_of(service, settings))
+        LeaseRow(
+            NAME, service_annotations.host(address), f"Service {name_of(service)}", zone_of(service, settings)
+        )
         for service, address in _held(await _services(client, settings))
     ]
 
@@ -137,17 +141,17 @@ def left_alone(service: Object, settings: Settings) -> str:
 def _unreadable(service: Object) -> str:
     annotations = meta.annotations(service)
     try:
-        wish.read_addresses(annotations.get(kinds.ADDRESSES, ""), name_of(service))
+        service_annotations.read_addresses(annotations.get(kinds.ADDRESSES, ""), name_of(service))
     except No as no:
         return no.message
-    if wish.terms_or_none(annotations) is None:
+    if service_annotations.terms_or_none(annotations) is None:
         return "its retention or its deny-external-cleanup is no value; correct the annotation"
     return ""
 
 
 def _clash(service: Object, keys: dict[Address, tuple[str, str]]) -> str:
     key = meta.annotations(service).get(kinds.SHARING_KEY, "")
-    for address in wish.listed(meta.annotations(service)):
+    for address in service_annotations.listed(meta.annotations(service)):
         other, theirs = keys.setdefault(address, (name_of(service), key))
         if other != name_of(service) and (not key or key != theirs):
             return (

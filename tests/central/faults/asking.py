@@ -10,7 +10,7 @@ from tests.support.eventually import eventually
 from berth.central.client import ApiClient, Ask
 from berth.errors import ApiError
 from berth.leasing.holders import Identity
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'berth'"
 

@@ -11,8 +11,8 @@ from random import Random
 from tests.support.central import SECRET, Options, World
 
 from berth.leasing.holders import Entry, Identity
-from berth.store.secrets import Secret
-from berth.store.wishes import Granted, Refused, Register, Release, Released
+from berth.secret import Secret
+from berth.store.requests import Granted, Refused, Register, Release, Released
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 NET = "zones: [{name: inet, ipv4: [192.0.2.1-192.0.2.254]}]"

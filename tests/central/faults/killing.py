@@ -15,10 +15,10 @@ from tests.support import power
 from tests.support.central import CLUSTER, OTHER_SECRET, SECRET, Reply, request_body
 from tests.support.lives import Life, Lives
 
+from berth.secret import Secret, load_pepper
 from berth.store.engine import Engine, connect, sqlite_path
-from berth.store.looking import Record, all_records
 from berth.store.migrate import migrate
-from berth.store.secrets import Secret, load_pepper
+from berth.store.queries import Record, all_records
 
 
 async def scenario(life: Life, tag: str) -> dict[str, str]:

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from berth import log
-from berth.central import bodies, ror
+from berth.central import bodies
+from berth.central.integrations import ror
 from berth.leasing.holders import Entry
+from berth.secret import Seal
 from berth.store import clusters, migrate, operators, rows, sqlite, statement
-from berth.store.book import Book
 from berth.store.clusters import ClusterRelease, Order
 from berth.store.engine import Changes, Engine
 from berth.store.ledger import Ledger
 from berth.store.memory import UNKNOWN, Memory
 from berth.store.postgres import PostgresTransaction
 from berth.store.rows import AddressRow, Behind
-from berth.store.secrets import Seal
+from berth.store.settlement import Book
 from berth.store.sqlite import SqliteTransaction
 from berth.store.sweep import EMPTY, Sweeper
 

@@ -14,7 +14,7 @@ from tests.support.central import CLUSTER, OTHER_SECRET, SECRET, Reply, World, r
 from tests.support.eventually import eventually
 from tests.support.started import PROGRAM, Neighbour, api_process
 
-from berth.central.ror import Listener
+from berth.central.integrations.ror import Listener
 from berth.central.settings import Ror
 
 Start = Callable[..., AbstractAsyncContextManager[World]]

@@ -19,8 +19,8 @@ from tests.support.proxy import spoiling
 
 from berth.central.client import Access, ApiClient
 from berth.leasing.holders import DAY_MS
+from berth.store.clock_guard import ClockGuard
 from berth.store.engine import Clock
-from berth.store.guard import ClockGuard
 from berth.store.sweep import Sweeper
 
 pytestmark = pytest.mark.faults

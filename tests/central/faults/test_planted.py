@@ -32,7 +32,7 @@ from tests.support.eventually import eventually
 from tests.support.lives import lives
 from tests.support.started import PROGRAM, ROOT, neighbour
 
-from berth.store.wishes import Register
+from berth.store.requests import Register
 
 pytestmark = pytest.mark.faults
 Start = Callable[..., AbstractAsyncContextManager[World]]

@@ -26,12 +26,12 @@ from tests.support import virtual
 from berth.control.cache import Cache
 from berth.control.controller import Controller
 from berth.control.events import Recorder
-from berth.control.mirror import Kept, Watched
+from berth.control.informers import Informer, WatchSpec
+from berth.dialects.dialect import Dependencies
 from berth.dialects.kubipam import reconcile
-from berth.dialects.kubipam.audit import AuditSettings
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
+from berth.dialects.kubipam.orphans import AuditSettings
 from berth.dialects.kubipam.translate import block_of, range_of
-from berth.dialects.shape import Kit
 from berth.errors import Conflict, NotFound, Unreachable
 from berth.kube import meta
 from berth.kube.client import Listing, PatchKind
@@ -48,7 +48,7 @@ def on_fake_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that asks what time it is asks the loop."""
     controller = partial(Controller, clock=virtual.now)
     monkeypatch.setattr("berth.dialects.kubipam.reconcile.Controller", controller)
-    monkeypatch.setattr("berth.dialects.kubipam.ledger.time", SimpleNamespace(monotonic=virtual.now))
+    monkeypatch.setattr("berth.dialects.kubipam.leases.time", SimpleNamespace(monotonic=virtual.now))
 
 
 class Server:
@@ -263,7 +263,7 @@ class Simulated:
         events = Recorder(link, metrics)
         settings = Settings(namespace=self._namespace)
         clock = AuditSettings(clock=virtual.now)
-        built = reconcile.build(Kit(link, self._keep, events, metrics, settings, link), clock)
+        built = reconcile.build(Dependencies(link, self._keep, events, metrics, settings, link), clock)
         for resource in (RANGE, REQUEST):
             self.caches[resource.key].replace(self._visible(resource), str(self._server.revision))
             self._subscribe(resource)
@@ -276,9 +276,9 @@ class Simulated:
             for task in built.tasks:
                 group.create_task(task())
 
-    def _keep(self, watched: Watched) -> Kept:
+    def _keep(self, watched: WatchSpec) -> Informer:
         cache = self.caches[watched.key] = Cache(watched.indexes)
-        return Kept(watched, cache)
+        return Informer(watched, cache)
 
     def _subscribe(self, resource: Resource) -> None:
         watch = self._watches[resource.key] = deque()

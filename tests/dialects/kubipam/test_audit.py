@@ -12,9 +12,9 @@ from tests.support.operator import eventually, gone, running
 
 from berth.devcluster import DevCluster
 from berth.dialects.kubipam import Kubipam
-from berth.dialects.kubipam.audit import AuditSettings
 from berth.dialects.kubipam.crds import crds
 from berth.dialects.kubipam.kinds import BUSY, FINALIZER, RANGE, READY, REQUEST
+from berth.dialects.kubipam.orphans import AuditSettings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 

@@ -25,7 +25,7 @@ from berth.dialects.kubipam.kinds import BUSY, RANGE, READY, REQUEST
 from berth.dialects.kubipam.translate import block_of
 from berth.errors import NotLeader
 from berth.kube.client import Client
-from berth.kube.transport import Request
+from berth.kube.http.transport import Request
 from berth.kube.watch import reflect
 from berth.net import Block, RangeSet, parse_range
 from berth.run import operate

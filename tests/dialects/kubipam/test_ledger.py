@@ -12,9 +12,9 @@ from tests.support import virtual
 
 from berth.control.cache import Cache
 from berth.dialects.claim import NotStored
+from berth.dialects.kubipam.allocations import Draft, Page
 from berth.dialects.kubipam.kinds import RANGE
-from berth.dialects.kubipam.ledger import Ledger, Lost, Pruned
-from berth.dialects.kubipam.page import Draft, Page
+from berth.dialects.kubipam.leases import Ledger, Lost, Pruned
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.errors import Conflict
 from berth.net import Block, RangeSet, parse_block
@@ -109,7 +109,7 @@ def test_a_write_meant_for_one_range_is_not_made_on_the_next_of_its_name() -> No
 
 def test_a_range_in_too_many_pieces_grants_nothing_and_takes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the API server would refuse the object: a release must still find room on the page."""
-    monkeypatch.setattr("berth.dialects.kubipam.ledger.LARGEST_PAGE", 30)
+    monkeypatch.setattr("berth.dialects.kubipam.leases.LARGEST_PAGE", 30)
 
     async def main() -> None:
         scene = Scene()

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.deep import budget
 
-from berth.dialects.kubipam.audit import compare
-from berth.dialects.kubipam.page import Draft, Page, read_cursors, read_page
+from berth.dialects.kubipam.allocations import Draft, Page, read_cursors, read_page
+from berth.dialects.kubipam.orphans import compare
 from berth.errors import InvalidText
 from berth.leasing import Claim, Grant, Pool, Space, Strategy, decide
 from berth.net import Block, Family, RangeSet, parse_block, parse_range

@@ -15,7 +15,7 @@ from tests.support.operator import CRD, admin, eventually, install, running
 from berth.devcluster import DevCluster
 from berth.dialects.kubipam.crds import crds
 from berth.dialects.kubipam.kinds import BUSY, FINALIZER, INVALID, RANGE, READY, REQUEST, ROUND_ROBIN
-from berth.dialects.kubipam.ledger import PRUNED
+from berth.dialects.kubipam.leases import PRUNED
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -255,7 +255,7 @@ async def test_a_crd_that_drops_the_record_is_told_and_nothing_is_granted(
     cluster: DevCluster, namespace: str, fields: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Helm leaves a CRD alone that is there already. When Berth's is applied everyone is served."""
-    monkeypatch.setattr("berth.dialects.kubipam.life.CRD_SECONDS", 0.5)
+    monkeypatch.setattr("berth.dialects.kubipam.pools.CRD_SECONDS", 0.5)
     async with running(cluster, crds=crds(), dialects=("kubipam",), namespace=namespace) as operator:
         world = World(operator.client, namespace)
         async with crd_without(world, fields):

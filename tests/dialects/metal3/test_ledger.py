@@ -11,13 +11,13 @@ from tests.support.metal3 import CAPI_ADDRESS, address, capi_address
 from tests.support.operator import admin, crds_of, install
 
 from berth.control.cache import Cache
-from berth.control.mirror import Kept, Watched
+from berth.control.informers import Informer, WatchSpec
 from berth.devcluster import DevCluster
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.capi import Capi
-from berth.dialects.metal3.flavour import made_for
-from berth.dialects.metal3.ledger import FEW, Leases, Obstacle, Twins, born_at
-from berth.dialects.metal3.native import Native
+from berth.dialects.metal3.claim_api import made_for
+from berth.dialects.metal3.ipaddressclaim import Capi
+from berth.dialects.metal3.ipclaim import Native
+from berth.dialects.metal3.leases import FEW, Leases, Obstacle, Twins, born_at
 from berth.errors import NotFound
 from berth.kube.client import Client
 
@@ -80,9 +80,11 @@ class Server:
 def twins(server: Server) -> Twins:
     client = cast(Client, server)
     found = Twins(client)
-    kept = Kept(Watched((CAPI_ADDRESS,)), Cache({"namespace": lambda obj: (obj["metadata"]["namespace"],)}))
+    kept = Informer(
+        WatchSpec((CAPI_ADDRESS,)), Cache({"namespace": lambda obj: (obj["metadata"]["namespace"],)})
+    )
     kept.resource = CAPI_ADDRESS
-    native = Kept(Watched((kinds.ADDRESS,)), Cache())
+    native = Informer(WatchSpec((kinds.ADDRESS,)), Cache())
     found.pair(Leases(Native(), native, client, found), Leases(Capi(), kept, client, found))
     return found
 
@@ -169,7 +171,7 @@ async def test_what_was_taken_over_no_longer_says_when_it_was_made(cluster: DevC
         body = address("a-10-0-0-10", "10.0.0.10", "c", ownerReferences=[owner])
         made = await client.create(kinds.ADDRESS, body, namespace)
         assert born_at(made) > 0
-        leases = Leases(Native(), Kept(Watched((kinds.ADDRESS,)), Cache()), client, Twins(client))
+        leases = Leases(Native(), Informer(WatchSpec((kinds.ADDRESS,)), Cache()), client, Twins(client))
         taken = await leases.take_over(made, {"metadata": {"uid": "later"}})
         assert made_for(Native(), taken) == "later"
         assert born_at(await client.get(kinds.ADDRESS, "a-10-0-0-10", namespace)) == 0

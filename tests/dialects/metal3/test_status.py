@@ -15,9 +15,9 @@ from tests.support.metal3 import PAUSED, A, World, address, capi_address, pool, 
 from tests.support.operator import Operator, eventually
 
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.capi import Capi
-from berth.dialects.metal3.flavour import Flavour
-from berth.dialects.metal3.native import Native
+from berth.dialects.metal3.claim_api import Flavour
+from berth.dialects.metal3.ipaddressclaim import Capi
+from berth.dialects.metal3.ipclaim import Native
 from berth.dialects.metal3.pools import OpenPool
 from berth.dialects.metal3.status import INDEXES_BYTES, pool_status
 from berth.dialects.metal3.translate import read_pool

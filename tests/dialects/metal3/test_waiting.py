@@ -160,7 +160,7 @@ async def again(world: World, number: int, *, held: bool) -> None:
     await eventually(partial(remade, world, obj), 60)
     if held:
         await world.delete(resource, name)
-        await eventually(partial(let_go, world, resource, name), 60)
+        await eventually(partial(remove_finalizer, world, resource, name), 60)
         await world.gone(resource, name, 60)
         await world.create(made(name, number))
 
@@ -173,7 +173,7 @@ async def remade(world: World, obj: dict[str, Any]) -> bool:
     return True
 
 
-async def let_go(world: World, resource: Resource, name: str) -> bool:
+async def remove_finalizer(world: World, resource: Resource, name: str) -> bool:
     """What held it goes; over the version looked at, as others edit the list too."""
     current = await world.get(resource, name)
     left = [finalizer for finalizer in meta.finalizers(current) if finalizer != BUSY]

@@ -8,8 +8,8 @@ from tests.support.vip import World
 
 from berth.control.cache import Cache
 from berth.control.events import Recorder
-from berth.control.mirror import Kept, Watched
-from berth.dialects.shape import Kit
+from berth.control.informers import Informer, WatchSpec
+from berth.dialects.dialect import Dependencies
 from berth.dialects.vip.reconcile import build
 from berth.kube.client import Client
 from berth.kube.meta import Ref
@@ -21,13 +21,13 @@ from berth.settings import Settings
 class Still:
     def __init__(self, world: World, client: Client | None = None) -> None:
         self._world = world
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, Informer] = {}
         reached = client or world.client
-        kit = Kit(reached, self._keep, cast(Recorder, Silent()), Metrics(), Settings(), reached)
+        kit = Dependencies(reached, self._keep, cast(Recorder, Silent()), Metrics(), Settings(), reached)
         self._built = build(kit)
 
-    def _keep(self, watched: Watched) -> Kept:
-        kept = Kept(watched, Cache(watched.indexes), watched.versions[0])
+    def _keep(self, watched: WatchSpec) -> Informer:
+        kept = Informer(watched, Cache(watched.indexes), watched.versions[0])
         return self._kept.setdefault(watched.key, kept)
 
     def cache(self, resource: Resource) -> Cache:

@@ -12,12 +12,12 @@ from tests.support.operator import admin, install
 from tests.support.vip import World
 
 from berth.control.cache import Cache
-from berth.control.mirror import Kept, Watched
+from berth.control.informers import Informer, WatchSpec
 from berth.devcluster import DevCluster
-from berth.dialects.vip import kinds, ledger, promises
+from berth.dialects.vip import kinds, leases, migration_locks
 from berth.dialects.vip.crds import crds
-from berth.dialects.vip.janitor import Janitor, Rules, owners
 from berth.dialects.vip.migrate import State
+from berth.dialects.vip.orphans import Janitor, Rules, owners
 from berth.dialects.vip.translate import Owner, ip_object, owner
 from berth.kube import meta
 from berth.kube.resource import Resource
@@ -32,7 +32,7 @@ class Scene:
 
     world: World
     janitor: Janitor
-    kept: dict[str, Kept]
+    kept: dict[str, Informer]
     now: float = 0.0
 
     async def look(self) -> None:
@@ -55,7 +55,7 @@ async def scene(cluster: DevCluster, request: pytest.FixtureRequest) -> AsyncIte
         await install(client, crds())
         world = World(client, await make_namespace(cluster))
         kept = {name: _kept(resource) for name, resource in _RESOURCES.items()}
-        book = ledger.Ledger(kept["IP"], client)
+        book = leases.Ledger(kept["IP"], client)
         found: list[Scene] = []
         rules = getattr(request, "param", Rules())
         kinds_of = owners(kept["Service"], kept["VirtualIP"])
@@ -66,9 +66,9 @@ async def scene(cluster: DevCluster, request: pytest.FixtureRequest) -> AsyncIte
         await drop_namespace(cluster, world.namespace)
 
 
-def _kept(resource: Resource) -> Kept:
-    indexes = {kinds.IP: ledger.indexes(), kinds.VIRTUAL_IP: promises.indexes()}.get(resource, {})
-    return Kept(Watched((resource,), indexes), Cache(indexes), resource)
+def _kept(resource: Resource) -> Informer:
+    indexes = {kinds.IP: leases.indexes(), kinds.VIRTUAL_IP: migration_locks.indexes()}.get(resource, {})
+    return Informer(WatchSpec((resource,), indexes), Cache(indexes), resource)
 
 
 async def test_an_orphan_is_given_back_after_two_sightings_and_a_grace(scene: Scene) -> None:

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from berth.control.cache import Cache
-from berth.control.mirror import Kept, Watched
-from berth.dialects.vip import kinds, ledger
+from berth.control.informers import Informer, WatchSpec
+from berth.dialects.vip import kinds, leases
 from berth.dialects.vip.pools import OpenPool, Register, Shelf
 from berth.dialects.vip.translate import Owner, holder_of, ip_object
 from berth.kube.client import Client
@@ -23,10 +23,10 @@ class World:
     """One group, and what its operator knows."""
 
     def __init__(self) -> None:
-        watched = Watched((kinds.IP,), ledger.indexes())
+        watched = WatchSpec((kinds.IP,), leases.indexes())
         self.cache = Cache(watched.indexes)
         self.groups = Shelf(kinds.GROUP_LABEL, lambda ref: None)
-        book = ledger.Ledger(Kept(watched, self.cache), cast(Client, None))
+        book = leases.Ledger(Informer(watched, self.cache), cast(Client, None))
         self.register = Register(book, (self.groups,), lambda ref: None)
         self.register.shows = lambda holder, block: None
         self.register.touched = lambda lease: None

@@ -31,11 +31,11 @@ async def test_another_type_gives_the_address_back(world: World) -> None:
     await world.edit("web", {"type": "ClusterIP"})
     await world.eventually_owned({})
 
-    async def let_go() -> bool:
+    async def remove_finalizer() -> bool:
         service = await world.get("web")
         return not meta.finalizers(service) and not service["status"]["loadBalancer"]
 
-    await eventually(let_go)
+    await eventually(remove_finalizer)
     await world.edit("web", {"type": "LoadBalancer"})
     await world.addresses("web", "1.1.1.1")
     await world.eventually_owned({"1.1.1.1": f"{world.namespace}/web"})

@@ -11,9 +11,9 @@ from berth.control.cache import Cache
 from berth.dialects.vitistack import brake as braking
 from berth.dialects.vitistack import kinds, records
 from berth.dialects.vitistack.brake import Brake
-from berth.dialects.vitistack.filing import Filed
+from berth.dialects.vitistack.record_store import Filed
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.wish import Terms
+from berth.dialects.vitistack.service_annotations import Terms
 from berth.leasing.holders import Identity
 from berth.metrics import Metrics
 from berth.net import Address, Family

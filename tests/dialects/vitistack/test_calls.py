@@ -14,11 +14,11 @@ from aiohttp import web
 from berth.central.client import Access, ApiClient, Ask
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.crowd import Crowd
-from berth.dialects.vitistack.registrar import is_down
+from berth.dialects.vitistack.ipam_client import is_down
 from berth.errors import ApiDown, ApiRefused
 from berth.leasing.holders import Identity
 from berth.metrics import Metrics
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 
 @dataclass(slots=True)

@@ -26,11 +26,11 @@ from berth.central.client import Access, ApiClient, Ask
 from berth.control.webhooks import VALIDATING as WEBHOOKS
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds, records
-from berth.dialects.vitistack.registrar import ask_for
+from berth.dialects.vitistack.ipam_client import ask_for
 from berth.errors import StatusError
 from berth.kube import meta
 from berth.leasing.holders import Identity
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 DAY = 24 * 3600

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.holding import Holding
+from berth.dialects.vitistack.confirm import Holding
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.vault import Vault
-from berth.dialects.vitistack.wish import Terms
+from berth.dialects.vitistack.secrets import Vault
+from berth.dialects.vitistack.service_annotations import Terms
 from berth.errors import AlreadyExists, Conflict, NotFound
 from berth.leasing.holders import Identity
 from berth.net import parse_address
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 Object = dict[str, Any]
 OLD, EDITED, ROTATED = (Secret(f"{word}-password") for word in ("old", "edited", "rotated"))

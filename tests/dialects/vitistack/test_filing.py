@@ -13,11 +13,11 @@ from tests.support.operator import admin
 
 from berth.control.cache import Cache
 from berth.devcluster import DevCluster
-from berth.dialects.vitistack import filing, kinds
+from berth.dialects.vitistack import kinds, record_store
 from berth.dialects.vitistack.crowd import Crowd
-from berth.dialects.vitistack.filing import Cabinet, Filed, Records
+from berth.dialects.vitistack.record_store import Cabinet, Filed, Records
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.wish import Terms
+from berth.dialects.vitistack.service_annotations import Terms
 from berth.errors import Conflict, StatusError
 from berth.kube.client import Client
 from berth.leasing.holders import Identity
@@ -135,7 +135,7 @@ async def test_large_ones_share_no_more_than_fits(desk: Desk) -> None:
 
 async def test_nobody_is_refused_for_what_another_wrote(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too much for the API server all the same: each is written alone, and one that is too large fails."""
-    monkeypatch.setattr(filing, "TOGETHER_BYTES", 1 << 30)
+    monkeypatch.setattr(record_store, "TOGETHER_BYTES", 1 << 30)
     made = [replace(record(0), key="k" * 1_200_000), *(record(number) for number in range(1, 9))]
     first = asyncio.create_task(desk.records.put(record(9)))  # while it is written the others gather
     await asyncio.sleep(0)

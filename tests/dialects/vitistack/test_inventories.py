@@ -9,8 +9,8 @@ from typing import Any
 
 from berth.central.client import Compared, Heartbeat, Inventory
 from berth.control.cache import Cache
-from berth.dialects.vitistack.filing import Filed
-from berth.dialects.vitistack.inventory import Inventories
+from berth.dialects.vitistack.heartbeat import Inventories
+from berth.dialects.vitistack.record_store import Filed
 from berth.errors import ApiRefused
 from berth.metrics import Metrics
 

@@ -11,8 +11,8 @@ from tests.support.operator import eventually
 from tests.support.started import free_port
 from tests.support.vitistack import Api, World, address_of, emptied, fresh, of, operating, prepared, served
 
-from berth.control.authority import issue, make_authority
-from berth.control.keyring import utc_now
+from berth.control.ca_store import utc_now
+from berth.control.x509 import issue, make_authority
 from berth.devcluster import DevCluster, Options
 from berth.errors import Invalid
 

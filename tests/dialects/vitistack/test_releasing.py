@@ -11,14 +11,14 @@ import pytest
 
 from berth.control.cache import Cache
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.holding import Holding
+from berth.dialects.vitistack.confirm import Holding
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.releasing import Releasing, Restraint
-from berth.dialects.vitistack.wish import Terms
+from berth.dialects.vitistack.release import Releasing, Restraint
+from berth.dialects.vitistack.service_annotations import Terms
 from berth.errors import ApiDown, Conflict, KubeError, NotFound
 from berth.leasing.holders import Identity
 from berth.net import parse_address
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 ADDRESS = parse_address("10.0.0.1")
 RECORD = Record("n", Identity("s", "n-id", "c"), "inet", ADDRESS, "default", "", Terms(), uid="u", lived=True)
@@ -98,14 +98,14 @@ class Stage:
 async def test_nothing_lies_between_the_release_and_the_end_of_its_record() -> None:
     """From then on somebody else may be given the address, and our record would be in his way."""
     stage = Stage()
-    assert await stage.releasing().let_go(RECORD) == 0.0
+    assert await stage.releasing().remove_finalizer(RECORD) == 0.0
     assert stage.steps == ["pool", "release", "record", "forget"]
 
 
 async def test_a_pool_that_cannot_be_written_keeps_the_record_and_not_the_address() -> None:
     stage = Stage(failing={"pool": KubeError("pools are frozen")})
     with pytest.raises(KubeError, match="frozen"):
-        await stage.releasing().let_go(RECORD)
+        await stage.releasing().remove_finalizer(RECORD)
     assert stage.steps == ["pool", "release"]
 
 
@@ -119,7 +119,7 @@ async def test_what_is_listed_again_while_it_is_released_is_confirmed_again(step
     holding = stage.holding(replace(RECORD, lived=False))
     assert await holding.hold(LIVE, ADDRESS) == 0.0
     with pytest.raises(type(lost)):
-        await stage.releasing(holding).let_go(stage.found)
+        await stage.releasing(holding).remove_finalizer(stage.found)
     stage.found = replace(stage.found, until=time.time() + 60)
     stage.steps.clear()
     for _ in range(2):

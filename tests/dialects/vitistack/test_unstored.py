@@ -19,7 +19,7 @@ from tests.support.vitistack import SYSTEM, VALUE, World, address_of, operating
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.records import Record, body, parse
-from berth.dialects.vitistack.wish import Terms
+from berth.dialects.vitistack.service_annotations import Terms
 from berth.kube import meta
 from berth.leasing.holders import Identity
 from berth.net import parse_address

@@ -15,7 +15,7 @@ from berth.central.client import Access, ApiClient, Ask
 from berth.dialects.vitistack import kinds
 from berth.kube import meta
 from berth.leasing.holders import Identity
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 

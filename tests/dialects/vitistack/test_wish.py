@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.dialects.vitistack import fill, kinds, wish
-from berth.dialects.vitistack.fill import Defaults
+from berth.dialects.vitistack import defaults, kinds, service_annotations
+from berth.dialects.vitistack.defaults import Defaults
+from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.records import Record, body, parse
-from berth.dialects.vitistack.wish import Families, Terms
-from berth.dialects.vitistack.words import No
+from berth.dialects.vitistack.service_annotations import Families, Terms
 from berth.kube import meta
 from berth.leasing.holders import Identity
 from berth.net import Address, Family
@@ -45,7 +45,7 @@ def service(annotations: dict[str, str] | None = None, **spec: Any) -> dict[str,
     ],
 )
 def test_both_spellings_of_an_address_count(text: str, found: list[str]) -> None:
-    assert [str(one) for one in wish.read_addresses(text, "s")] == found
+    assert [str(one) for one in service_annotations.read_addresses(text, "s")] == found
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_both_spellings_of_an_address_count(text: str, found: list[str]) -> None
 )
 def test_what_is_no_host_is_refused(text: str) -> None:
     with pytest.raises(No, match="invalid ip-address detected for Service: s: "):
-        wish.read_addresses(text, "s")
+        service_annotations.read_addresses(text, "s")
 
 
 @pytest.mark.parametrize(("text", "days"), [("0", 0), ("30", 30), ("+7", 7), ("007", 7)])
 def test_retention_is_a_number_of_days(text: str, days: int) -> None:
-    assert wish.read_retention(text) == days
+    assert service_annotations.read_retention(text) == days
 
 
 @pytest.mark.parametrize("text", ["", "31", "-1", "abc", "1.5", "٣", "999999999999"])
 def test_any_other_retention_is_refused(text: str) -> None:
     with pytest.raises(No):
-        wish.read_retention(text)
+        service_annotations.read_retention(text)
 
 
 def test_spelling_and_order_are_no_change() -> None:
@@ -75,52 +75,52 @@ def test_spelling_and_order_are_no_change() -> None:
         kinds.DENY: "F",
         kinds.RETENTION: "00",
     }
-    assert wish.same(both, other)
-    assert not wish.same(both, {**both, kinds.RETENTION: "1"})
-    assert not wish.same(both, {**both, kinds.ZONE: "hnet-public"})
+    assert service_annotations.same(both, other)
+    assert not service_annotations.same(both, {**both, kinds.RETENTION: "1"})
+    assert not service_annotations.same(both, {**both, kinds.ZONE: "hnet-public"})
 
 
 def test_a_spoiled_value_that_stays_is_no_change() -> None:
     spoiled = {**FULL, kinds.RETENTION: "abc"}
-    assert wish.same(spoiled, spoiled)
-    assert not wish.same(spoiled, {**spoiled, kinds.RETENTION: "def"})
+    assert service_annotations.same(spoiled, spoiled)
+    assert not service_annotations.same(spoiled, {**spoiled, kinds.RETENTION: "def"})
 
 
 def test_a_new_service_gets_the_defaults() -> None:
-    made = fill.filled(service(), None, DEFAULTS)
+    made = defaults.filled(service(), None, DEFAULTS)
     expected = {key: text for key, text in FULL.items() if key != kinds.ADDRESSES}
     assert meta.annotations(made) == {**expected, kinds.SHARING_KEY: "pre-shared-key-x"}
 
 
 def test_a_live_service_keeps_what_it_does_not_say() -> None:
     live = service({**FULL, kinds.ZONE: "hnet-public", kinds.SECRET_NAME: "mine", kinds.RETENTION: "5"})
-    made = fill.continued(fill.filled(service(), live, DEFAULTS), live, DEFAULTS)
+    made = defaults.continued(defaults.filled(service(), live, DEFAULTS), live, DEFAULTS)
     assert meta.annotations(made) == {**FULL, kinds.ZONE: "hnet-public", kinds.SECRET_NAME: "mine"}
 
 
 def test_the_family_that_is_no_longer_wanted_leaves_the_list() -> None:
     both = {**FULL, kinds.FAMILY: "dual", kinds.ADDRESSES: "2a05:1234::2/128,83.118.168.10/32"}
     live, new = service(both), service({**both, kinds.FAMILY: "ipv4"})
-    made = fill.continued(fill.filled(new, live, DEFAULTS), live, DEFAULTS)
+    made = defaults.continued(defaults.filled(new, live, DEFAULTS), live, DEFAULTS)
     assert meta.annotations(made)[kinds.ADDRESSES] == "83.118.168.10/32"
 
 
 def test_a_moved_zone_does_not_keep_addresses() -> None:
     live, new = service(FULL), service({**FULL, kinds.ZONE: "hnet-public", kinds.ADDRESSES: ""})
-    made = fill.continued(fill.filled(new, live, DEFAULTS), live, DEFAULTS)
+    made = defaults.continued(defaults.filled(new, live, DEFAULTS), live, DEFAULTS)
     assert meta.annotations(made)[kinds.ADDRESSES] == ""
 
 
 def test_families_that_contradict_are_refused() -> None:
     with pytest.raises(No, match="starts with IPv4"):
-        fill.with_families(service(ipFamilies=["IPv4"]), Families.IPV6, creating=True)
+        defaults.with_families(service(ipFamilies=["IPv4"]), Families.IPV6, creating=True)
 
 
 def test_the_input_is_never_edited() -> None:
     live, new = service(FULL), service({kinds.RETENTION: "3"}, loadBalancerIP="83.118.168.10")
     before = repr(new)
-    made = fill.continued(fill.filled(new, live, DEFAULTS), live, DEFAULTS)
-    fill.with_addresses(made, wish.listed(meta.annotations(made)), bare=True)
+    made = defaults.continued(defaults.filled(new, live, DEFAULTS), live, DEFAULTS)
+    defaults.with_addresses(made, service_annotations.listed(meta.annotations(made)), bare=True)
     assert repr(new) == before
 
 

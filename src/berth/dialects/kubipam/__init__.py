@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from berth.control.webhooks import Webhook
+from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.kubipam import crds, reconcile
-from berth.dialects.kubipam.audit import AuditSettings
 from berth.dialects.kubipam.kinds import GROUP
-from berth.dialects.shape import Built, Kit
+from berth.dialects.kubipam.orphans import AuditSettings
 
 
 class Kubipam:
@@ -29,7 +29,7 @@ class Kubipam:
             _rule(["ipamranges/status", "ipamrequests/status"], ["get", "patch"]),
         )
 
-    def build(self, kit: Kit) -> Built:
+    def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit, self._audit)
 
 

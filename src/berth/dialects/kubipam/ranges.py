@@ -1,8 +1,8 @@
 """The IPAMRanges at work: for each the space in memory, who waits for it, and its ledger.
 
 Memory follows two records: the page of the ledger (the range's status) and the requests' own `status.cidr`.
-Holders are known by their UID. What the page calls taken and nobody is seen to hold is held by SOMEONE: by a
-request whose news has not come yet, or by nobody any more, which the audit finds out.
+Holders are known by their UID. What the page calls taken and nobody is seen to hold is UNKNOWN_HOLDER's: a
+request's whose news has not come yet, or nobody's any more, which the audit finds out.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from berth import log
 from berth.control.cache import Cache
+from berth.dialects.kubipam.allocations import Page, read_cursors
 from berth.dialects.kubipam.kinds import FINALIZER, TAKEN
-from berth.dialects.kubipam.ledger import Ledger
+from berth.dialects.kubipam.leases import Ledger
 from berth.dialects.kubipam.memory import Memory, read_memory
-from berth.dialects.kubipam.page import Page, read_cursors
 from berth.dialects.kubipam.requests import Requests
 from berth.dialects.kubipam.translate import RangeSpec, block_of, name_of, range_of, read_range
 from berth.dialects.pool import Desk
@@ -25,7 +25,7 @@ from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.meta import Ref
 from berth.leasing.model import Pool
-from berth.leasing.space import SOMEONE
+from berth.leasing.space import UNKNOWN_HOLDER
 from berth.metrics import Metrics, PoolCounts, PoolKey
 from berth.net import Block, RangeSet
 
@@ -131,18 +131,18 @@ class OpenRange:
         page = self.ledger.page
         if page is None or not page.kept.contains(block) or not self._memory[1].is_for(namespace, block):
             return False
-        return self.desk.space.holder_of(block) in (None, SOMEONE, uid)
+        return self.desk.space.holder_of(block) in (None, UNKNOWN_HOLDER, uid)
 
     def hand_back(self, uid: str, block: Block) -> None:
-        """In memory it is this request's from now on, not SOMEONE's; the rest around it is."""
+        """In memory it is this request's from now on, not UNKNOWN_HOLDER's; the rest around it is."""
         space = self.desk.space
         unknown = []
-        while (lease := space.overlapping(block)) is not None and lease.holder == SOMEONE:
+        while (lease := space.overlapping(block)) is not None and lease.holder == UNKNOWN_HOLDER:
             unknown.append(lease.block)
-            space.release(lease.block, SOMEONE)
+            space.release(lease.block, UNKNOWN_HOLDER)
         self.desk.adopt(block, uid)
         for rest in RangeSet(held.range for held in unknown).minus(RangeSet([block.range])).blocks():
-            self.desk.adopt(rest, SOMEONE)
+            self.desk.adopt(rest, UNKNOWN_HOLDER)
 
     def held(self) -> Iterator[tuple[str, Block]]:
         """Namespace and block of each request that is known to hold one."""
@@ -167,7 +167,7 @@ class OpenRange:
                 if (request := self._requests.find(uid)) is not None:
                     self._wake(meta.ref(request))
         for uid in page.released:
-            self.let_go(uid)
+            self.remove_finalizer(uid)
         if space.goes_round:
             space.cursors = dict(page.cursors)
         if not self._tallies(page):
@@ -177,7 +177,7 @@ class OpenRange:
         """We wrote the page."""
         for uid, block in returned:
             self.desk.free(block, uid)
-        if self.desk.space.leases_of(SOMEONE):
+        if self.desk.space.leases_of(UNKNOWN_HOLDER):
             self.recount()
 
     def _tallies(self, page: Page) -> bool:
@@ -186,19 +186,19 @@ class OpenRange:
         return usage.used + usage.outside == page.taken.count + unwritten
 
     def recount(self) -> None:
-        """What is on the page and nobody's is SOMEONE's; what left the page with its holder is free."""
+        """What is on the page and nobody's has an unknown holder; what left with its holder is free."""
         space, page = self.desk.space, self.ledger.page or Page()
-        for block, uid in [lease for lease in space.leases() if lease.holder != SOMEONE]:
+        for block, uid in [lease for lease in space.leases() if lease.holder != UNKNOWN_HOLDER]:
             is_nobodys = not page.holds(block) or page.kept.contains(block)
             if is_nobodys and self._requests.find(uid) is None and uid not in self._unwritten:
                 self.desk.free(block, uid)
-        known = [lease for lease in space.leases() if lease.holder != SOMEONE]
+        known = [lease for lease in space.leases() if lease.holder != UNKNOWN_HOLDER]
         unknown = page.taken.minus(RangeSet(block.range for block, _ in known))
-        blocks, held = set(unknown.blocks()), set(space.leases_of(SOMEONE))
+        blocks, held = set(unknown.blocks()), set(space.leases_of(UNKNOWN_HOLDER))
         for block in held - blocks:
-            self.desk.free(block, SOMEONE)
+            self.desk.free(block, UNKNOWN_HOLDER)
         for block in blocks - held:
-            self.desk.adopt(block, SOMEONE)
+            self.desk.adopt(block, UNKNOWN_HOLDER)
 
     # What requests do
 
@@ -226,7 +226,7 @@ class OpenRange:
             elif page.kept.contains(block):
                 self.recount()
 
-    def let_go(self, uid: str) -> None:
+    def remove_finalizer(self, uid: str) -> None:
         for block in self.desk.space.leases_of(uid):
             self.desk.free(block, uid)
         self._shared = [(other, block) for other, block in self._shared if other != uid]

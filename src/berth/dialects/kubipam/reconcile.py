@@ -15,17 +15,17 @@ from typing import Any
 from berth.control.cache import revision_of
 from berth.control.controller import Controller
 from berth.control.events import Recorder
-from berth.control.mirror import Watched
+from berth.control.informers import WatchSpec
+from berth.dialects.claim_counts import Tally
+from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.kubipam import kinds
-from berth.dialects.kubipam.audit import Audit, AuditSettings
-from berth.dialects.kubipam.book import Book
-from berth.dialects.kubipam.life import RangeLife
+from berth.dialects.kubipam.claims import Book
+from berth.dialects.kubipam.orphans import Audit, AuditSettings
+from berth.dialects.kubipam.pools import RangeLife
 from berth.dialects.kubipam.ranges import Ranges, Sources
 from berth.dialects.kubipam.request_life import RequestLife
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.dialects.kubipam.translate import name_of, range_of, referred
-from berth.dialects.shape import Built, Kit
-from berth.dialects.tally import Tally
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -34,16 +34,16 @@ Object = dict[str, Any]
 AT_ONCE = 256
 
 
-def build(kit: Kit, settings: AuditSettings) -> Built:
+def build(kit: Dependencies, settings: AuditSettings) -> DialectRuntime:
     return _Wiring(kit, settings).built()
 
 
 class _Wiring:
-    def __init__(self, kit: Kit, settings: AuditSettings) -> None:
+    def __init__(self, kit: Dependencies, settings: AuditSettings) -> None:
         self._kit = kit
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._range_cache = kit.keep(Watched((kinds.RANGE,))).cache
-        self._request_cache = kit.keep(Watched((kinds.REQUEST,), INDEXES)).cache
+        self._range_cache = kit.keep(WatchSpec((kinds.RANGE,))).cache
+        self._request_cache = kit.keep(WatchSpec((kinds.REQUEST,), INDEXES)).cache
         # Every grant is told, and an object gets only so many Events: warnings must not wait behind those.
         self._events = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._warnings = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
@@ -69,8 +69,8 @@ class _Wiring:
             "kubipam.request", claims.reconcile, kit.metrics, at_once=AT_ONCE
         )
 
-    def built(self) -> Built:
-        return Built(
+    def built(self) -> DialectRuntime:
+        return DialectRuntime(
             controllers=(self._range_controller, self._request_controller),
             adopt=self._adopt,
             tasks=(self._events.run, self._warnings.run, self._audit.run),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from berth.control.events import Recorder
 from berth.dialects.claim import ClaimLife
-from berth.dialects.kubipam.book import Book
+from berth.dialects.kubipam.claims import Book
 from berth.dialects.kubipam.kinds import CIDR
 from berth.kube import patch
 from berth.kube.client import Client

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from berth.control.webhooks import Webhook
+from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.metal3 import admit, crds, reconcile
 from berth.dialects.metal3.kinds import CAPI_GROUP, GROUP
-from berth.dialects.shape import Built, Kit
 
 ALL = ["create", "delete", "get", "list", "patch", "update", "watch"]
 READ = ["get", "list", "watch"]
@@ -32,7 +32,7 @@ class Metal3:
             _rule("cluster.x-k8s.io", ["clusters"], READ),
         )
 
-    def build(self, kit: Kit) -> Built:
+    def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit)
 
 

@@ -6,7 +6,7 @@ from berth import log
 from berth.control.events import Recorder
 from berth.control.outcome import After, Outcome
 from berth.dialects.claim import ClaimLife, Serve, Wait
-from berth.dialects.metal3.book import Book
+from berth.dialects.metal3.claims import Book
 from berth.kube.client import Client
 from berth.kube.meta import Object, Ref
 from berth.metrics import Metrics

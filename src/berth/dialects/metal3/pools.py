@@ -15,21 +15,21 @@ from typing import Any
 
 from berth import log
 from berth.control.events import Recorder
-from berth.control.letting_go import let_go
-from berth.control.mirror import Kept
+from berth.control.finalizers import remove_finalizer
+from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
+from berth.dialects.dialect import Dependencies
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.gate import Gate, is_paused
-from berth.dialects.metal3.ledger import Leases, Obstacle, block_key, block_of, object_key
+from berth.dialects.metal3.leases import Leases, Obstacle, block_key, block_of, object_key
+from berth.dialects.metal3.pause import Gate, is_paused
 from berth.dialects.metal3.status import pool_status
 from berth.dialects.metal3.translate import PoolSpec, addresses_of_name, read_pool
 from berth.dialects.pool import Desk
-from berth.dialects.shape import Kit
 from berth.errors import InvalidText, NotFound
 from berth.kube import meta, patch
 from berth.kube.meta import Ref
 from berth.leasing.model import Pool
-from berth.leasing.space import SOMEONE
+from berth.leasing.space import UNKNOWN_HOLDER
 from berth.metrics import PoolCounts, PoolKey
 from berth.net import Block
 
@@ -220,7 +220,9 @@ class Pools:
             said = f"its name is that of {other_address.address}, its address is {text}"
             return Odd(name, NAME_MISMATCH, f"{said}: {GIVES_NOTHING}; delete it, or make it as {lock}")
         current = opened.desk.space.holder_of(block)
-        if current in (None, holder, SOMEONE) or self._is_recorded(opened.spec.pool.name, current, block):
+        if current in (None, holder, UNKNOWN_HOLDER) or self._is_recorded(
+            opened.spec.pool.name, current, block
+        ):
             return None
         # Someone is being given it this moment, and the name that is its lock is not this object's.
         return Odd(name, ADDRESS_TAKEN, f"{text} is held by {current}: {GIVES_NOTHING}; delete it")
@@ -333,7 +335,7 @@ def _read(pool: Object, key: str) -> tuple[PoolSpec, str | None]:
 class PoolLife:
     """An IPPool's own life: linked to its cluster, held while it has addresses, its use in the status."""
 
-    def __init__(self, kit: Kit, kept: Kept, pools: Pools, gate: Gate) -> None:
+    def __init__(self, kit: Dependencies, kept: Informer, pools: Pools, gate: Gate) -> None:
         self._kit = kit
         self._kept = kept
         self._pools = pools
@@ -371,7 +373,7 @@ class PoolLife:
         key = f"{ref.namespace}/{ref.name}"
         if self._pools.count(key):
             return await self._show(pool, ref)
-        await let_go(self._kit.client, kinds.POOL, self._kept.cache, pool, kinds.POOL_FINALIZER)
+        await remove_finalizer(self._kit.client, kinds.POOL, self._kept.cache, pool, kinds.POOL_FINALIZER)
         return DONE
 
     async def _show(self, pool: Object, ref: Ref) -> Outcome:

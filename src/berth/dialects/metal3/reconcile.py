@@ -12,19 +12,19 @@ from __future__ import annotations
 from typing import Any
 
 from berth.control.controller import Controller
-from berth.control.mirror import Watched
+from berth.control.informers import WatchSpec
+from berth.dialects.claim_counts import Tally
+from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.metal3 import admit, kinds
-from berth.dialects.metal3.book import Book
-from berth.dialects.metal3.capi import Capi
-from berth.dialects.metal3.flavour import Flavour, holder
-from berth.dialects.metal3.gate import Gate, is_cluster_paused, is_paused
-from berth.dialects.metal3.janitor import Janitor, Pace
-from berth.dialects.metal3.ledger import Leases, Twins, block_key, block_of
+from berth.dialects.metal3.claim_api import Flavour, holder
+from berth.dialects.metal3.claims import Book
+from berth.dialects.metal3.ipaddressclaim import Capi
+from berth.dialects.metal3.ipclaim import Native
+from berth.dialects.metal3.leases import Leases, Twins, block_key, block_of
 from berth.dialects.metal3.life import Life
-from berth.dialects.metal3.native import Native
+from berth.dialects.metal3.orphans import Janitor, Pace
+from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.pools import PoolLife, Pools
-from berth.dialects.shape import Built, Kit
-from berth.dialects.tally import Tally
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -33,16 +33,16 @@ Object = dict[str, Any]
 AT_ONCE = 256
 
 
-def build(kit: Kit) -> Built:
+def build(kit: Dependencies) -> DialectRuntime:
     return _Wiring(kit).built()
 
 
 class _Wiring:
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._pool_kept = kit.keep(Watched((kinds.POOL,), {"cluster": _cluster_of_pool}))
-        self._clusters = kit.keep(Watched(kinds.CLUSTERS, optional=True))
+        self._pool_kept = kit.keep(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
+        self._clusters = kit.keep(WatchSpec(kinds.CLUSTERS, optional=True))
         self._gate = Gate(self._clusters.cache, kit.settings.watch_filter)
         self._twins = Twins(kit.client)
         self._tally = Tally(kit.metrics, "metal3")
@@ -63,11 +63,11 @@ class _Wiring:
         }
         self._listen()
 
-    def built(self) -> Built:
+    def built(self) -> DialectRuntime:
         settings = self._kit.settings
         pace = Pace(settings.metal3_sweep_seconds, settings.metal3_orphan_seconds)
         janitor = Janitor((self._native, self._capi), self._pools, self._kit.events, pace)
-        return Built(
+        return DialectRuntime(
             controllers=(self._pool_controller, *self._claim_controllers.values()),
             adopt=self._adopt,
             routes=admit.routes(),
@@ -75,8 +75,8 @@ class _Wiring:
         )
 
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:
-        claim_kept = self._kit.keep(Watched(claims, _claim_indexes(flavour), optional))
-        address_kept = self._kit.keep(Watched(addresses, _address_indexes(flavour), optional))
+        claim_kept = self._kit.keep(WatchSpec(claims, _claim_indexes(flavour), optional))
+        address_kept = self._kit.keep(WatchSpec(addresses, _address_indexes(flavour), optional))
         leases = Leases(flavour, address_kept, self._kit.client, self._twins)
         return Book(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
 

@@ -11,7 +11,7 @@ import orjson
 from berth.kube import meta
 
 if TYPE_CHECKING:
-    from berth.dialects.metal3.ledger import Leases
+    from berth.dialects.metal3.leases import Leases
     from berth.dialects.metal3.pools import OpenPool, Pools
 
 Object = dict[str, Any]

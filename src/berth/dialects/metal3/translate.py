@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from berth.errors import InvalidText
+from berth.leasing.build import shares_of
 from berth.leasing.decide import Refusal
-from berth.leasing.layout import shares_of
 from berth.leasing.model import Pool, Reason, Strategy
 from berth.net import Block, Family, Range, parse_block
 from berth.net.parse import parse_host, readable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from berth.control.webhooks import Webhook
-from berth.dialects.shape import Built, Kit
+from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.vip import admit, crds, reconcile
 from berth.dialects.vip.kinds import GROUP
 
@@ -36,7 +36,7 @@ class Vip:
             _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),  # who may restore
         )
 
-    def build(self, kit: Kit) -> Built:
+    def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from berth.control.outcome import Outcome
+from berth.dialects.dialect import Dependencies
 from berth.dialects.several import SeveralLife
-from berth.dialects.shape import Kit
 from berth.dialects.vip import kinds
-from berth.dialects.vip.book import ServiceBook
+from berth.dialects.vip.claims import ServiceBook
 from berth.kube import patch
 from berth.kube.meta import Object, Ref
 
@@ -15,7 +15,7 @@ class ServiceLife(SeveralLife):
     """A Service carries its addresses in an annotation too, written with the finalizer: one that comes back
     from a backup, without status and perhaps before its IP objects, asks for what it had."""
 
-    def __init__(self, book: ServiceBook, kit: Kit) -> None:
+    def __init__(self, book: ServiceBook, kit: Dependencies) -> None:
         super().__init__(book, kit.client, kit.events, kit.metrics)
         self._services = book
 

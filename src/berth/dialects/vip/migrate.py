@@ -20,9 +20,8 @@ from typing import Any
 
 from berth import log
 from berth.control.outcome import DONE, Outcome
-from berth.dialects.vip import kinds, words
-from berth.dialects.vip.ledger import Ledger, is_of
-from berth.dialects.vip.objects import Objects
+from berth.dialects.vip import kinds, messages
+from berth.dialects.vip.leases import Ledger, is_of
 from berth.dialects.vip.pools import Shelf
 from berth.dialects.vip.translate import (
     BadWish,
@@ -36,6 +35,7 @@ from berth.dialects.vip.translate import (
     shown,
     with_ingress,
 )
+from berth.dialects.vip.writes import Objects
 from berth.errors import NotFound, StatusError, Taken
 from berth.kube import meta
 from berth.net import Block
@@ -142,7 +142,7 @@ class Migration:
             raise Held(ALREADY)  # changed while we waited here: it has, or may get, another address
         group = self._groups.covering(block)
         if group is None:
-            raise Held(f"could not get IPGroup object of IP: {words.not_found('IPGroup')}")
+            raise Held(f"could not get IPGroup object of IP: {messages.not_found('IPGroup')}")
         record = await self._ledger.find(block)
         if record is None:
             await self._make(owner(service), block, group)
@@ -165,7 +165,7 @@ class Migration:
             raise _final(error, "could not get IP object") from error
 
     async def _clean(self, vip: Object) -> Object:
-        return await self._objects.let_go(vip, kinds.IP_FINALIZER)
+        return await self._objects.remove_finalizer(vip, kinds.IP_FINALIZER)
 
     async def _convert(self, vip: Object) -> Object:
         service, block = await self._owning_service(vip), _block(vip)
@@ -192,8 +192,8 @@ class Migration:
                 raise _final(error, "could not set service ingress IP in status") from error
         await self._reset(vip, service)
         await self._objects.delete_clone(vip)
-        vip = await self._objects.let_go(vip, kinds.CLONE_FINALIZER)
-        return await self._objects.let_go(vip, kinds.IP_FINALIZER)
+        vip = await self._objects.remove_finalizer(vip, kinds.CLONE_FINALIZER)
+        return await self._objects.remove_finalizer(vip, kinds.IP_FINALIZER)
 
     async def _reset(self, vip: Object, service: Object) -> None:
         """The wish was the migration's, unless the VirtualIP had it too; and the lock is no longer needed."""
@@ -250,8 +250,8 @@ class Migration:
             _log.warning("migration was given up with its VirtualIP", cause=str(held))
             await self.unlock(vip)
             await self._objects.delete_clone(vip)
-            vip = await self._objects.let_go(vip, kinds.CLONE_FINALIZER)
-            await self._objects.let_go(vip, kinds.IP_FINALIZER)
+            vip = await self._objects.remove_finalizer(vip, kinds.CLONE_FINALIZER)
+            await self._objects.remove_finalizer(vip, kinds.IP_FINALIZER)
         return DONE
 
     async def unlock(self, vip: Object) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from berth import log
 from berth.dialects.pool import Desk
 from berth.dialects.vip import kinds
-from berth.dialects.vip.ledger import Ledger, is_of
+from berth.dialects.vip.leases import Ledger, is_of
 from berth.dialects.vip.translate import Owner, Segment, block_of, holder_of, read_segment
 from berth.kube import meta
 from berth.kube.meta import Ref

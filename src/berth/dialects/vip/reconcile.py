@@ -15,19 +15,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from berth.control.controller import Controller
-from berth.control.mirror import Watched
-from berth.dialects.shape import Built, Kit
-from berth.dialects.tally import Tally
-from berth.dialects.vip import admit, kinds, ledger, promises
-from berth.dialects.vip.book import ServiceBook
-from berth.dialects.vip.groups import GroupLife
-from berth.dialects.vip.janitor import Janitor, Rules, owners
+from berth.control.informers import WatchSpec
+from berth.dialects.claim_counts import Tally
+from berth.dialects.dialect import Dependencies, DialectRuntime
+from berth.dialects.vip import admit, kinds, leases, migration_locks
+from berth.dialects.vip.claims import ServiceBook
+from berth.dialects.vip.ipgroup import GroupLife
 from berth.dialects.vip.life import ServiceLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
-from berth.dialects.vip.objects import Objects
+from berth.dialects.vip.orphans import Janitor, Rules, owners
 from berth.dialects.vip.pools import Lease, Register, Shelf
 from berth.dialects.vip.translate import claim_state, owner_of
-from berth.dialects.vip.virtual import VirtualBook, VirtualClaims, VirtualLife
+from berth.dialects.vip.virtualip import VirtualBook, VirtualClaims, VirtualLife
+from berth.dialects.vip.writes import Objects
 from berth.kube import meta
 from berth.kube.meta import Ref
 from berth.net import Block
@@ -36,22 +36,22 @@ Object = dict[str, Any]
 TOUCHED_SECONDS = 0.25  # a flood of Services is one look at their group
 
 
-def build(kit: Kit) -> Built:
+def build(kit: Dependencies) -> DialectRuntime:
     return _Wiring(kit).built()
 
 
 class _Wiring:
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._group_kept = kit.keep(Watched((kinds.IPGROUP,)))
-        self._ip_kept = kit.keep(Watched((kinds.IP,), ledger.indexes()))
-        self._services = kit.keep(Watched((kinds.SERVICE,)))
-        self._vip_kept = kit.keep(Watched((kinds.VIRTUAL_IP,), promises.indexes(), optional=True))
-        self._mapping_kept = kit.keep(Watched((kinds.MAPPING,), optional=True))
+        self._group_kept = kit.keep(WatchSpec((kinds.IPGROUP,)))
+        self._ip_kept = kit.keep(WatchSpec((kinds.IP,), leases.indexes()))
+        self._services = kit.keep(WatchSpec((kinds.SERVICE,)))
+        self._vip_kept = kit.keep(WatchSpec((kinds.VIRTUAL_IP,), migration_locks.indexes(), optional=True))
+        self._mapping_kept = kit.keep(WatchSpec((kinds.MAPPING,), optional=True))
         self._groups = Shelf(kinds.GROUP_LABEL, self._wake)
         self._mappings = Shelf(kinds.MAPPING_LABEL, self._wake)
-        self._ledger = ledger.Ledger(self._ip_kept, kit.client)
+        self._ledger = leases.Ledger(self._ip_kept, kit.client)
         self._register = Register(self._ledger, (self._groups, self._mappings), self._wake)
         self._register.shows = self._shows
         self._register.touched = self._touch
@@ -62,10 +62,10 @@ class _Wiring:
         }
         self._listen()
 
-    def built(self) -> Built:
+    def built(self) -> DialectRuntime:
         kit, of_kind = self._kit, owners(self._services, self._vip_kept)
         janitor = Janitor(self._ledger, of_kind, kit.client, Rules(classes=kit.settings.vip_classes))
-        return Built(
+        return DialectRuntime(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
             routes=admit.routes(admit.WhoAmI(kit.client), admit.MayRestore(kit.client)),
@@ -80,7 +80,7 @@ class _Wiring:
         kit = self._kit
         classes = kit.settings.vip_classes
         self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
-        self._book.promises = promises.Promises(self._vip_kept, kit.client)
+        self._book.promises = migration_locks.Promises(self._vip_kept, kit.client)
         life = ServiceLife(self._book, kit)
         return Controller("vip.service", life.reconcile, kit.metrics, at_once=kit.settings.at_once)
 
@@ -183,7 +183,7 @@ class _Wiring:
         self._wake(meta.ref(vip))
         if new is None or meta.is_deleting(new) or (old is not None and state_of(old) != state_of(new)):
             # A rival may go on, and its Service may be free of a lock.
-            for name in promises.services_of(vip):
+            for name in migration_locks.services_of(vip):
                 self._wake_all(self._vip_kept.cache.by("service", name))
                 self._wake(Ref("Service", *name.split("/", 1)))
 

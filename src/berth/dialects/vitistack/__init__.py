@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from berth.control.webhooks import Webhook
-from berth.dialects.shape import Built, Kit
+from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.vitistack import admit, reconcile
 from berth.settings import Settings
 
@@ -50,7 +50,7 @@ class Vitistack:
         places = {settings.vitistack_namespace: own}
         return {**places, settings.metallb_namespace: metallb} if settings.metallb_namespace else places
 
-    def build(self, kit: Kit) -> Built:
+    def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit)
 
 

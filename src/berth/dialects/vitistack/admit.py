@@ -15,11 +15,11 @@ from typing import Any
 from berth.control.admission import Handler
 from berth.control.review import Answer, Review
 from berth.control.webhooks import Webhook, rule
-from berth.dialects.shape import Kit
+from berth.dialects.dialect import Dependencies
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.crowd import Crowd
+from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.stored import Stored
-from berth.dialects.vitistack.words import No
 from berth.settings import Settings
 
 Object = dict[str, Any]
@@ -80,7 +80,9 @@ def plans(settings: Settings) -> Mapping[str, tuple[Webhook, ...]]:
 class Frame:
     """Around a handler: waits for the caches, keeps the deadline, turns a No into an answer and an Event."""
 
-    def __init__(self, ready: Callable[[], Awaitable[None]], kit: Kit, crowd: Crowd, stored: Stored) -> None:
+    def __init__(
+        self, ready: Callable[[], Awaitable[None]], kit: Dependencies, crowd: Crowd, stored: Stored
+    ) -> None:
         seconds = kit.settings.webhook_deadline_seconds
         self._ready = ready
         self._seconds = max(seconds - EARLY_SECONDS, seconds / 2)

@@ -16,9 +16,9 @@ from typing import Any
 from berth import log
 from berth.control.cache import Cache
 from berth.control.events import Recorder
-from berth.dialects.vitistack import filing, kinds
-from berth.dialects.vitistack.filing import Filed
-from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack import kinds, record_store
+from berth.dialects.vitistack.context import Parts
+from berth.dialects.vitistack.record_store import Filed
 from berth.dialects.vitistack.records import Record
 from berth.kube import meta
 from berth.metrics import Metrics
@@ -96,7 +96,7 @@ class Brake:
         self._events.event(about, "Warning", "ReleasesHeldBack", text)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
-        for record in filing.differences(old, new):
+        for record in record_store.differences(old, new):
             if self._filed.seen(record.name) is None:
                 self._met.discard((record.name, record.uid))
             elif record.until > time.time():

@@ -15,7 +15,7 @@ from berth.central.client import ApiClient, Ask, registration
 from berth.dialects.vitistack.crowd import Crowd
 from berth.errors import ApiDown, ApiRefused
 from berth.metrics import Metrics
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 Object = dict[str, Any]
 AT_ONCE = 2  # requests of several calls under way

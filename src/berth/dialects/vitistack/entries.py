@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.wish import host
+from berth.dialects.vitistack.service_annotations import host
 from berth.errors import InvalidText
 from berth.kube import meta
 from berth.net import Address, Range, RangeSet, parse_range

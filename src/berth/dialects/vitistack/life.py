@@ -8,14 +8,14 @@ from berth import log
 from berth.control.cache import Cache
 from berth.control.events import Recorder
 from berth.control.outcome import DONE, After, Outcome
-from berth.dialects.vitistack import fill, kinds, wish
-from berth.dialects.vitistack.holding import Holding
+from berth.dialects.vitistack import defaults, kinds, service_annotations
+from berth.dialects.vitistack.confirm import Holding
+from berth.dialects.vitistack.context import Parts
+from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.mutate import Mutation, Visit
-from berth.dialects.vitistack.parts import Parts
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.releasing import Releasing, Restraint
-from berth.dialects.vitistack.wish import Families
-from berth.dialects.vitistack.words import No
+from berth.dialects.vitistack.release import Releasing, Restraint
+from berth.dialects.vitistack.service_annotations import Families
 from berth.errors import ApiError, NotFound
 from berth.kube import meta, patch
 from berth.kube.meta import Ref
@@ -59,7 +59,7 @@ class ServiceLife:
         waits = [await self.holding.hold(live, address) for address in listed] if live is not None else []
         records = self._parts.records.of_service(ref.namespace, ref.name)
         left = [one for one in records if live is None or not _is_held_by(one, live, listed)]
-        waits += [await self._releasing.let_go(record) for record in left]
+        waits += [await self._releasing.remove_finalizer(record) for record in left]
         return min((wait for wait in waits if wait > 0), default=0.0)
 
     def _is_unserved(self, live: Object) -> bool:
@@ -67,16 +67,20 @@ class ServiceLife:
         if not self._parts.neighbours.is_served(live) or meta.is_deleting(live):
             return False
         annotations = meta.annotations(live)
-        if not fill.has_ours(live):
+        if not defaults.has_ours(live):
             return True
-        there = {address.family for address in wish.listed(annotations)}
+        there = {address.family for address in service_annotations.listed(annotations)}
         word = annotations.get(kinds.FAMILY, "")
         wanted = Families(word).wanted if word in set(Families) else ()
         return any(family not in there for family in wanted) or kinds.FAMILY not in annotations
 
     def _is_misleading(self, live: Object) -> bool:
         """Edited while no webhook was there. Without records it was never ours, or is not yet."""
-        if not self._parts.neighbours.is_served(live) or meta.is_deleting(live) or not fill.misleads(live):
+        if (
+            not self._parts.neighbours.is_served(live)
+            or meta.is_deleting(live)
+            or not defaults.misleads(live)
+        ):
             return False
         return all(
             self._parts.neighbours.backing(live, one) for one in self._parts.neighbours.addresses_of(live)
@@ -84,7 +88,9 @@ class ServiceLife:
 
     async def _straighten(self, live: Object) -> None:
         said = meta.annotations(live)
-        right = fill.for_metallb(said[kinds.ZONE], wish.listed(said), said[kinds.SHARING_KEY])
+        right = defaults.for_metallb(
+            said[kinds.ZONE], service_annotations.listed(said), said[kinds.SHARING_KEY]
+        )
         await self._patch(live, {"metadata": {"annotations": right}})
 
     async def _serve(self, live: Object) -> None:

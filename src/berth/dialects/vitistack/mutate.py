@@ -18,20 +18,20 @@ from typing import Any
 
 from berth import log
 from berth.control.review import Answer, Review, User, allowed, patched
-from berth.dialects.vitistack import fill, kinds, wish, words
-from berth.dialects.vitistack.fill import Defaults
-from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack import defaults, kinds, messages, service_annotations
+from berth.dialects.vitistack.context import Parts
+from berth.dialects.vitistack.defaults import Defaults
+from berth.dialects.vitistack.ipam_client import is_down
+from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.registrar import is_down
+from berth.dialects.vitistack.secrets import random_text
+from berth.dialects.vitistack.service_annotations import Wish
 from berth.dialects.vitistack.stored import CREATE, UPDATE
-from berth.dialects.vitistack.vault import random_text
-from berth.dialects.vitistack.wish import Wish
-from berth.dialects.vitistack.words import No
 from berth.errors import ApiError, KubeError
 from berth.kube import meta
 from berth.leasing.holders import Identity
 from berth.net import Address
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 Object = dict[str, Any]
 # The API server's own alphabet for generated names: no vowels, nothing to be misread.
@@ -78,14 +78,14 @@ class Mutation:
         if review.dry_run:
             _log.info("Dry run mode detected, skipping mutating for Service:", **said)
             return allowed()
-        new = fill.placed(review.object, review.namespace)
+        new = defaults.placed(review.object, review.namespace)
         old = review.old_object if review.operation == UPDATE else None
         if meta.is_deleting(new) or review.operation not in (CREATE, UPDATE):
             return allowed()
         live = old if old is not None and self._parts.neighbours.is_served(old) else None
         if not self._parts.neighbours.is_served(new):
-            left = live is not None and fill.has_ours(live)
-            return patched(review, fill.without_metallb(review.object)) if left else allowed()
+            left = live is not None and defaults.has_ours(live)
+            return patched(review, defaults.without_metallb(review.object)) if left else allowed()
         visit = Visit(new, live, review)
         service, warnings = await self.completed(visit)
         _log.info("Mutating Completed for Service", **said)
@@ -94,24 +94,33 @@ class Mutation:
     async def completed(self, visit: Visit) -> tuple[Object, list[str]]:
         """The Service with everything filled in, and what to warn of."""
         new, live = visit.new, visit.live
-        if live is not None and not fill.has_ours(new) and not fill.has_ours(live) and fill.shown(live):
+        if (
+            live is not None
+            and not defaults.has_ours(new)
+            and not defaults.has_ours(live)
+            and defaults.shown(live)
+        ):
             return await self._adopted(new, live, visit)
-        service = fill.filled(_named(new), live, self._defaults)
+        service = defaults.filled(_named(new), live, self._defaults)
         if live is not None:
-            service = fill.continued(service, live, self._defaults)
-            if fill.is_settled(service, live):
-                return fill.settled(service, live), []
+            service = defaults.continued(service, live, self._defaults)
+            if defaults.is_settled(service, live):
+                return defaults.settled(service, live), []
         return await self._served(service, visit)
 
     async def _served(self, service: Object, visit: Visit) -> tuple[Object, list[str]]:
         name = service["metadata"]["name"]
-        asked = wish.read(meta.annotations(service), name)
+        asked = service_annotations.read(meta.annotations(service), name)
         before = meta.annotations(visit.live) if visit.live is not None else {}
         _refuse_moving(asked, before)
         _check_size(service)
-        service = fill.with_families(service, asked.families, creating=visit.creating)
+        service = defaults.with_families(service, asked.families, creating=visit.creating)
         await self._try_out(service, visit.creating)
-        if visit.live is None or asked.missing or set(asked.addresses) - set(wish.listed(before)):
+        if (
+            visit.live is None
+            or asked.missing
+            or set(asked.addresses) - set(service_annotations.listed(before))
+        ):
             await self._insist_on_metallb()
         addresses, warnings = asked.addresses, []
         if asked.missing:
@@ -123,7 +132,7 @@ class Mutation:
                 if visit.user is None:
                     raise  # nobody waits for us: tried again until it is there
                 warnings = [self._excused(error)]
-        return fill.with_addresses(service, addresses, self._defaults.bare), warnings
+        return defaults.with_addresses(service, addresses, self._defaults.bare), warnings
 
     async def _try_out(self, service: Object, creating: bool) -> None:
         """The inner dry run. Somebody else's write in between is not our concern."""
@@ -136,15 +145,15 @@ class Mutation:
                 "POST" if creating else "PUT", path, body=body, params=TRYING, headers=BRIEFLY
             )
         except KubeError as error:
-            raise words.said_by_server(error) from error
+            raise messages.said_by_server(error) from error
 
     async def _insist_on_metallb(self) -> None:
         try:
             up = await self._parts.metallb.is_up()
         except KubeError as error:
-            raise words.said_by_server(error) from error
+            raise messages.said_by_server(error) from error
         if not up:
-            raise No(words.NO_METALLB, code=503, reason="ServiceUnavailable")
+            raise No(messages.NO_METALLB, code=503, reason="ServiceUnavailable")
 
     async def _requested(self, service: Object, asked: Wish, visit: Visit) -> tuple[Address, ...]:
         """The wish's addresses with new ones in front; on a failure what this request got goes back."""
@@ -167,7 +176,7 @@ class Mutation:
                 if is_down(error) and (self._admits or user is None):
                     raise
                 why = self._parts.registrar.said(error)
-                raise self._no(error, words.not_requested(family, name, why)) from error
+                raise self._no(error, messages.not_requested(family, name, why)) from error
             self._parts.metrics.decided("vitistack", "grant")
             _log.info(f"Received {word} for Service:", **said, address=str(address))
             got.insert(0, address)
@@ -187,19 +196,19 @@ class Mutation:
         """A Service from before us keeps the address it shows, or stays without us."""
         if visit.review is not None:
             await self._parts.stored.insist(visit.review)
-        shown = wish.written(fill.shown(live), bare=self._defaults.bare)
-        families = {str(int(address.family)) for address in fill.shown(live)}
+        shown = service_annotations.written(defaults.shown(live), bare=self._defaults.bare)
+        families = {str(int(address.family)) for address in defaults.shown(live)}
         word = "dual" if len(families) > 1 else f"ipv{families.pop()}"
         # MetalLB takes an address away from whoever shares it and changes the key.
-        key = {kinds.SHARING_KEY: found} if (found := fill.metallb_key(live)) else {}
+        key = {kinds.SHARING_KEY: found} if (found := defaults.metallb_key(live)) else {}
         wanted = meta.with_annotations(new, {kinds.ADDRESSES: shown, kinds.FAMILY: word, **key})
-        service = fill.filled(wanted, None, self._defaults)
-        asked = wish.read(meta.annotations(service), service["metadata"]["name"])
+        service = defaults.filled(wanted, None, self._defaults)
+        asked = service_annotations.read(meta.annotations(service), service["metadata"]["name"])
         namespace = service["metadata"]["namespace"]
         for address in asked.addresses:
             if other := self._parts.pools.elsewhere(asked.zone, address):
                 why = f"IPAddressPool {other} has it, and it cannot be in {asked.zone} as well"
-                return new, [words.not_managed(shown, why)]
+                return new, [messages.not_managed(shown, why)]
         try:
             who = await self._parts.places.identity(namespace, service["metadata"]["name"])
             self._parts.refuse_strangers(service, asked, who)
@@ -209,8 +218,8 @@ class Mutation:
                 await self._parts.registrar.reserve(record, secret)
         except (ApiError, No) as error:
             why = self._parts.registrar.said(error) if isinstance(error, ApiError) else error.message
-            return new, [words.not_managed(shown, why)]
-        return fill.with_addresses(service, asked.addresses, self._defaults.bare), []
+            return new, [messages.not_managed(shown, why)]
+        return defaults.with_addresses(service, asked.addresses, self._defaults.bare), []
 
     # When the IPAM-API does not answer
 
@@ -239,8 +248,8 @@ def _tell_of_dry_run(said: dict[str, str], creating: bool) -> None:
 
 def _refuse_moving(asked: Wish, before: Mapping[str, str]) -> None:
     moved = kinds.ZONE in before and before[kinds.ZONE] != asked.zone
-    if moved and set(asked.addresses) & set(wish.listed(before)):
-        raise No(words.ZONE_KEPT)
+    if moved and set(asked.addresses) & set(service_annotations.listed(before)):
+        raise No(messages.ZONE_KEPT)
 
 
 def _check_size(service: Object) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from berth.control.mirror import Kept, Watched
+from berth.control.informers import Informer, WatchSpec
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.entries import Coverage, Entries, texts
@@ -28,12 +28,12 @@ GATHER_SECONDS = 0.1  # where many come or go at once
 OURS = "berth"
 
 
-def watched(namespace: str) -> Watched:
-    return Watched((kinds.POOL,), optional=True, namespace=namespace)
+def watched(namespace: str) -> WatchSpec:
+    return WatchSpec((kinds.POOL,), optional=True, namespace=namespace)
 
 
 class Pools:
-    def __init__(self, client: Client, kept: Kept | None, namespace: str, crowd: Crowd) -> None:
+    def __init__(self, client: Client, kept: Informer | None, namespace: str, crowd: Crowd) -> None:
         self._client = client
         self._crowd = crowd
         self._kept = kept  # None: there is no MetalLB here

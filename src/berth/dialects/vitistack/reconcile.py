@@ -16,27 +16,27 @@ from typing import Any
 from berth.central.client import Access, ApiClient, TokenFile, trusting
 from berth.control.admission import Handler
 from berth.control.controller import Controller
-from berth.control.mirror import Kept, Watched
-from berth.dialects.shape import Built, Kit
-from berth.dialects.tally import Tally
-from berth.dialects.vitistack import admit, entries, filing, kinds, pools, records
+from berth.control.informers import Informer, WatchSpec
+from berth.dialects.claim_counts import Tally
+from berth.dialects.dialect import Dependencies, DialectRuntime
+from berth.dialects.vitistack import admit, entries, kinds, pools, record_store, records
 from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.calls import Calls
+from berth.dialects.vitistack.context import Parts, Whereabouts
 from berth.dialects.vitistack.crowd import Crowd
-from berth.dialects.vitistack.filing import Cabinet, Filed, Records
-from berth.dialects.vitistack.inventory import Inventories
+from berth.dialects.vitistack.heartbeat import Inventories
+from berth.dialects.vitistack.ipam_client import Registrar
 from berth.dialects.vitistack.life import ServiceLife
 from berth.dialects.vitistack.metallb import MetalLb
 from berth.dialects.vitistack.mutate import Mutation
-from berth.dialects.vitistack.neighbours import Neighbours
-from berth.dialects.vitistack.parts import Parts, Whereabouts
 from berth.dialects.vitistack.pools import Pools
+from berth.dialects.vitistack.record_store import Cabinet, Filed, Records
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.registrar import Registrar
-from berth.dialects.vitistack.releasing import Restraint
+from berth.dialects.vitistack.release import Restraint
+from berth.dialects.vitistack.secrets import Vault
+from berth.dialects.vitistack.services import Neighbours
 from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.validate import Validation
-from berth.dialects.vitistack.vault import Vault
 from berth.errors import UserError
 from berth.kube import meta
 from berth.kube.client import Client
@@ -48,16 +48,16 @@ Object = dict[str, Any]
 FEW = 256  # addresses that left a pool, looked up one by one
 
 
-def build(kit: Kit) -> Built:
+def build(kit: Dependencies) -> DialectRuntime:
     return _Wiring(kit).built()
 
 
 class _Wiring:
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         settings = kit.settings
         self._started = False  # until the caches are filled, and unless we lead
-        self._services = kit.keep(Watched((kinds.SERVICE,)))
+        self._services = kit.keep(WatchSpec((kinds.SERVICE,)))
         self._record_kept = kit.keep(records.watched(settings.vitistack_namespace))
         self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
@@ -78,8 +78,8 @@ class _Wiring:
         )
         self._listen()
 
-    def built(self) -> Built:
-        return Built(
+    def built(self) -> DialectRuntime:
+        return DialectRuntime(
             controllers=(self._controller,),
             adopt=self._adopt,
             routes=self._routes(),
@@ -87,7 +87,7 @@ class _Wiring:
             around=self._api,
         )
 
-    def _keep_pools(self, kit: Kit) -> Kept | None:
+    def _keep_pools(self, kit: Dependencies) -> Informer | None:
         namespace = kit.settings.metallb_namespace
         return kit.keep(pools.watched(namespace)) if namespace else None
 
@@ -171,7 +171,7 @@ class _Wiring:
             self._controller.add(ref)
 
     def _record_changed(self, old: Object | None, new: Object | None) -> None:
-        for record in filing.differences(old, new) if self._started else ():
+        for record in record_store.differences(old, new) if self._started else ():
             ref = _service_of(record)
             live = self._services.cache.get(ref.namespace, ref.name)
             if record.address in self._neighbours.addresses_of(live):

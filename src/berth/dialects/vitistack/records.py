@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
-from berth.control.mirror import Watched
+from berth.control.informers import WatchSpec
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.wish import MOST_DAYS, Terms
+from berth.dialects.vitistack.service_annotations import MOST_DAYS, Terms
 from berth.errors import InvalidText
 from berth.leasing.holders import Identity
 from berth.net import Address, parse_address
@@ -155,8 +155,8 @@ def _record(text: str, place: str) -> Record | None:
         return None
 
 
-def watched(namespace: str) -> Watched:
-    return Watched((kinds.CONFIG_MAP,), label_selector=f"{kinds.RECORD_LABEL}=true", namespace=namespace)
+def watched(namespace: str) -> WatchSpec:
+    return WatchSpec((kinds.CONFIG_MAP,), label_selector=f"{kinds.RECORD_LABEL}=true", namespace=namespace)
 
 
 def body(name: str, namespace: str, records: Iterable[Record]) -> Object:

@@ -13,9 +13,9 @@ from typing import Any
 
 from berth.control.cache import Cache
 from berth.control.review import Review
-from berth.dialects.vitistack import kinds, words
-from berth.dialects.vitistack.filing import Filed
-from berth.dialects.vitistack.words import No
+from berth.dialects.vitistack import kinds, messages
+from berth.dialects.vitistack.messages import No
+from berth.dialects.vitistack.record_store import Filed
 from berth.errors import KubeError, NotFound
 from berth.kube import meta
 from berth.kube.client import Client
@@ -39,18 +39,18 @@ class Stored:
         between, and it will ask again. It does that by itself for a patch, if we call it a Conflict.
         """
         if not review.name:
-            raise No(words.missing(review.name), code=404, reason="NotFound")
+            raise No(messages.missing(review.name), code=404, reason="NotFound")
         if review.operation == UPDATE:
             await self._insist_on_old(review)
         elif self._is_known(review) and await self._live(review) is not None:
-            raise No(words.exists(review.name), code=409, reason="AlreadyExists")
+            raise No(messages.exists(review.name), code=409, reason="AlreadyExists")
 
     async def _insist_on_old(self, review: Review) -> None:
         live = await self._live(review)
         if live is None:
-            raise No(words.missing(review.name), code=404, reason="NotFound")
+            raise No(messages.missing(review.name), code=404, reason="NotFound")
         if _version(live) != _version(review.old_object) or meta.is_deleting(live):
-            raise No(words.modified(review.name), code=409, reason="Conflict")
+            raise No(messages.modified(review.name), code=409, reason="Conflict")
 
     def _is_known(self, review: Review) -> bool:
         """To a watch, perhaps a moment late. A stored Service left a record before it was stored."""
@@ -64,7 +64,7 @@ class Stored:
         except NotFound:
             return None
         except KubeError as error:
-            raise words.said_by_server(error) from error
+            raise messages.said_by_server(error) from error
 
     def is_there(self, review: Review) -> bool:
         """Whether its old object is one that we know."""
@@ -77,7 +77,9 @@ class Stored:
         if len(coming) >= 2 * MOST and (name, what) not in coming:  # asked for, and then named
             self._tidy(coming, namespace)
             if len(coming) >= 2 * MOST:
-                raise No(words.too_many(MOST, namespace, self._seconds), code=429, reason="TooManyRequests")
+                raise No(
+                    messages.too_many(MOST, namespace, self._seconds), code=429, reason="TooManyRequests"
+                )
         coming[name, what] = time.monotonic() + self._seconds
         if len(self._coming) > NAMESPACES:
             for one, theirs in self._coming.items():

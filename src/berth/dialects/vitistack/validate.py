@@ -22,18 +22,18 @@ from typing import Any
 
 from berth import log
 from berth.control.review import Answer, Review, User, allowed
-from berth.dialects.vitistack import fill, kinds, neighbours, wish, words
-from berth.dialects.vitistack.parts import Parts
+from berth.dialects.vitistack import defaults, kinds, messages, service_annotations, services
+from berth.dialects.vitistack.context import Parts
+from berth.dialects.vitistack.ipam_client import is_down
+from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.registrar import is_down
+from berth.dialects.vitistack.service_annotations import Wish
 from berth.dialects.vitistack.stored import CREATE, UPDATE
-from berth.dialects.vitistack.wish import Wish
-from berth.dialects.vitistack.words import No
 from berth.errors import ApiDown, ApiError, ApiRefused, KubeError, ServerError, Unreachable
 from berth.kube import meta
 from berth.leasing.holders import Identity
 from berth.net import Address
-from berth.store.secrets import Secret
+from berth.secret import Secret
 
 Object = dict[str, Any]
 Undo = Callable[[], Awaitable[None]]
@@ -66,7 +66,10 @@ class Case:
         return str(self.service["metadata"]["namespace"])
 
     def stays(self, address: Address) -> bool:
-        return address in wish.listed(self.before) and self.before.get(kinds.ZONE) == self.asked.zone
+        return (
+            address in service_annotations.listed(self.before)
+            and self.before.get(kinds.ZONE) == self.asked.zone
+        )
 
     def record(self, address: Address) -> Record:
         asked = self.asked
@@ -103,7 +106,7 @@ class Validation:
 
     async def _case(self, review: Review) -> Case | None:
         """None if there is nothing to do at the IPAM-API."""
-        new = fill.placed(review.object, review.namespace)
+        new = defaults.placed(review.object, review.namespace)
         old = review.old_object if review.operation == UPDATE else {}
         if review.operation not in (CREATE, UPDATE):
             return None
@@ -111,9 +114,11 @@ class Validation:
             return None
         before = dict(meta.annotations(old)) if old and self._parts.neighbours.is_served(old) else {}
         annotations = meta.annotations(new)
-        if not wish.listed(annotations) or (before and wish.same(before, annotations)):
+        if not service_annotations.listed(annotations) or (
+            before and service_annotations.same(before, annotations)
+        ):
             return None
-        asked = wish.read(annotations, review.name)
+        asked = service_annotations.read(annotations, review.name)
         await self._parts.stored.insist(review)
         who = await self._parts.places.newcomer(review.namespace, review.name)
         if review.operation == CREATE:
@@ -126,7 +131,7 @@ class Validation:
         case = Case(new, asked, who, review.user, before, until, given)
         self._parts.refuse_strangers(new, asked, who, given)
         await self._refuse_secret(case)
-        case.warnings = neighbours.warnings(new, asked, self._parts.neighbours)
+        case.warnings = services.warnings(new, asked, self._parts.neighbours)
         return case
 
     async def _refuse_secret(self, case: Case) -> None:
@@ -139,7 +144,7 @@ class Validation:
         new = await self._parts.secret_for(case.asked.secret, case.namespace, case.user)
         for record in kept:
             if self._parts.is_shared(record) and set(await self._old_secrets(case, record)) != {new}:
-                raise No(words.not_replaced(record.address.family, case.name, words.SHARED))
+                raise No(messages.not_replaced(record.address.family, case.name, messages.SHARED))
 
     async def _confirmed(self, case: Case) -> None:
         try:
@@ -147,7 +152,7 @@ class Validation:
             await self._pool(case, tuple(one for one in case.asked.addresses if one not in case.later))
         except KubeError as error:
             await self._undo(case)
-            raise words.said_by_server(error) from error
+            raise messages.said_by_server(error) from error
         except No:
             await self._undo(case)
             raise
@@ -194,7 +199,9 @@ class Validation:
                     case.later.add(record.address)
                 case.warnings.append(f"the address is confirmed later: {self._parts.registrar.said(error)}")
                 return
-            raise self._no(case, error, words.not_validated(record.address.family, case.name, "")) from error
+            raise self._no(
+                case, error, messages.not_validated(record.address.family, case.name, "")
+            ) from error
         await self._noted(record, secret)
         ip = str(record.address)
         _log.info("Validate IP-address succeeded!", name=case.name, namespace=case.namespace, ip=ip)
@@ -259,7 +266,7 @@ class Validation:
     async def _amend(self, case: Case, record: Record) -> None:
         """With the secret it has: which one it is to have the controller reads in the stored Service."""
         prior = self._parts.records.seen(record.name)
-        same_terms = wish.terms_or_none(case.before) == record.terms
+        same_terms = service_annotations.terms_or_none(case.before) == record.terms
         if same_terms and prior is not None and _says(prior) == _says(record):
             return
         secrets = await self._old_secrets(case, record)
@@ -276,7 +283,9 @@ class Validation:
         try:
             await self._parts.registrar.confirm(record, secrets)
         except ApiError as error:
-            raise self._no(case, error, words.not_validated(record.address.family, case.name, "")) from error
+            raise self._no(
+                case, error, messages.not_validated(record.address.family, case.name, "")
+            ) from error
         await self._noted(record, *secrets)
 
     async def _amend_back(self, before: Record | None, secrets: tuple[Secret, ...]) -> None:
@@ -304,7 +313,7 @@ class Validation:
 
     def _no(self, case: Case, error: ApiError, opening: str) -> No:
         why = self._parts.registrar.said(error)
-        message = opening + why if case.before else words.not_created(case.name, why)
+        message = opening + why if case.before else messages.not_created(case.name, why)
         if is_down(error):
             return No(message, code=503, reason="ServiceUnavailable")
         return No(message)

@@ -1,0 +1,351 @@
+"""What the shared claim life asks of this dialect: when to serve, how to write the lease, what to report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from berth import log
+from berth.control.cache import Cache
+from berth.control.informers import Informer
+from berth.dialects.claim import Bound, Leave, NotStored, Release, Serve, Stance, Wait
+from berth.dialects.metal3 import kinds
+from berth.dialects.metal3.claim_api import made_for
+from berth.dialects.metal3.leases import InTheWay, Leases, StepBack, block_of
+from berth.dialects.metal3.pause import Gate, is_paused
+from berth.dialects.metal3.release import Returns
+from berth.dialects.metal3.translate import NOT_CREATED, addresses_of_name, refusal_message, wanted
+from berth.dialects.pool import Desk
+from berth.errors import BadRequest, Conflict, Forbidden, Invalid, InvalidText, NotFound, Taken
+from berth.kube import meta, patch
+from berth.kube.client import Client
+from berth.kube.meta import Ref
+from berth.kube.resource import Resource
+from berth.leasing.decide import Refusal
+from berth.leasing.model import Claim, Reason
+from berth.net import Block
+
+if TYPE_CHECKING:
+    from berth.dialects.metal3.pools import OpenPool, Pools
+
+Object = dict[str, Any]
+_log = log.get("berth.metal3")
+ADDRESS_TAKEN = "AddressTaken"  # two met at one address
+# Put there by the API server for its garbage collector, which waits for the address, and so for us.
+COLLECTORS = {"foregroundDeletion", "orphan"}
+
+
+class Book:
+    dialect = "metal3"
+    announces = True
+    guard_status = True  # the status says which address is the claim's: two operators must not both say it
+    pools: Pools
+
+    def __init__(self, kept: Informer, leases: Leases, pools: Cache, gate: Gate, client: Client) -> None:
+        flavour = leases.flavour
+        self.flavour = flavour
+        self.kept = kept
+        self.leases = leases
+        self.finalizer = flavour.claim_finalizer
+        self.wake: Callable[[Ref], None]
+        self._pool_objects = pools
+        self._gate = gate
+        self._client = client
+        self.returns = Returns(self)
+
+    @property
+    def resource(self) -> Resource:
+        return self.kept.resource or self.kept.watched.versions[0]
+
+    @property
+    def cache(self) -> Cache:
+        return self.kept.cache
+
+    def is_unsettled(self, claim: Object) -> bool:
+        return meta.is_deleting(claim) or self.leases.named_by(claim) is None
+
+    def state(self, claim: Object | None) -> str:
+        """For the metrics; empty: not ours to count."""
+        if claim is None or self.flavour.pool_key(claim) is None:
+            return ""
+        return "Bound" if self.flavour.bound_name(claim) else "Waiting"
+
+    # When
+
+    def stance(self, claim: Object) -> Stance:
+        key = self.flavour.pool_key(claim)
+        if key is None or not self._gate.is_watched(claim) or is_paused(claim):
+            return Leave()
+        pool = self._pool_objects.get(*key.split("/", 1))
+        if self._is_held(claim, pool):
+            return Leave()
+        if meta.is_deleting(claim):
+            return self._going(claim)
+        return self._asking(claim, key, pool)
+
+    def _is_held(self, claim: Object, pool: Object | None) -> bool:
+        """Paused: by the pool, by the pool's cluster, or by the cluster the claim itself names."""
+        if self._gate.cluster(claim["metadata"]["namespace"], self.flavour.cluster_name(claim)).paused:
+            return True
+        return pool is not None and self._is_pool_held(pool)
+
+    def _is_pool_held(self, pool: Object) -> bool:
+        return is_paused(pool) or self._gate.linkage(pool).paused
+
+    def leaves(self, key: str) -> bool:
+        """The pool is there, and nothing of it is to be touched now."""
+        pool = self._pool_objects.get(*key.split("/", 1))
+        return pool is not None and (not self._gate.is_watched(pool) or self._is_pool_held(pool))
+
+    def _going(self, claim: Object) -> Stance:
+        # Another controller's finalizer says that the address is still in use.
+        others = set(meta.finalizers(claim)) - COLLECTORS - {self.finalizer}
+        return Release() if not others and meta.has_finalizer(claim, self.finalizer) else Leave()
+
+    def _asking(self, claim: Object, key: str, pool: Object | None) -> Stance:
+        if (hindrance := self._hindrance(claim, key, pool)) is not None:
+            # Who was served before keeps what it has, and its status says so.
+            return Leave() if self.flavour.bound_name(claim) else hindrance
+        open_pool = self.pools.get(key)
+        if pool is None or open_pool is None or not self._gate.is_watched(pool):
+            return Leave()
+        if not meta.has_finalizer(pool, kinds.POOL_FINALIZER):
+            return Leave()  # the pool is held before anything is taken from it; its change wakes us
+        return self._serving(claim, open_pool)
+
+    def _hindrance(self, claim: Object, key: str, pool: Object | None) -> Wait | None:
+        """Why nobody new is served from the pool, whatever is free in it."""
+        if namespace := self.flavour.foreign_namespace(claim):
+            name = claim["spec"]["pool"]["name"]
+            text = f"IPPool {namespace}/{name} is in another namespace; a claim is served from its own only"
+            return Wait("PoolInOtherNamespace", text, stamp=True)
+        if pool is None:
+            return self._wait("PoolNotFound", f"IPPool {key} not found")
+        if meta.is_deleting(pool):
+            return self._wait("PoolDeleting", f"IPPool {key} is being deleted and serves no new claims")
+        if missing := self._missing_cluster(claim, pool):
+            return self._wait("ClusterNotFound", f"Cluster {missing} does not exist yet")
+        open_pool = self.pools.get(key)
+        if open_pool is not None and open_pool.fault is not None and self._gate.is_watched(pool):
+            return self._wait("PoolInvalid", f"IPPool {key} cannot be used: {open_pool.fault}")
+        return None
+
+    def _missing_cluster(self, claim: Object, pool: Object) -> str:
+        """The Cluster that the pool or the claim itself names and that is not there; empty if none is."""
+        namespace = pool["metadata"]["namespace"]
+        for whose, name in (
+            (f"of IPPool {namespace}/{pool['metadata']['name']}", pool["spec"].get("clusterName")),
+            (f"of this {self.flavour.kind}", self.flavour.cluster_name(claim)),
+        ):
+            if self._gate.cluster(namespace, name).missing:
+                return f"{namespace}/{name} {whose}"
+        return ""
+
+    def _serving(self, claim: Object, open_pool: OpenPool) -> Stance:
+        key, name = self.leases.key_of(claim), claim["metadata"]["name"]
+        desks = (open_pool.desk,)
+        if (record := self.leases.named_by(claim)) is not None:
+            block = block_of(record)
+            if block is None or self.pools.is_odd(open_pool.spec.pool.name, self.leases, record):
+                return Leave()  # two claims show one address since before: neither is moved, the pool says so
+            return Serve(Claim(key, name, pin=block), desks)
+        if open_pool.desk.space.leases_of(key):
+            # What it has it keeps, whatever the annotation says by now.
+            return Serve(Claim(key, name), desks)
+        if (lost := self._lost(claim, open_pool)) is not None:
+            return Serve(Claim(key, pin=lost), desks)
+        try:
+            pin = wanted(meta.annotations(claim).get(kinds.WANTED_ADDRESS, ""))
+        except InvalidText as error:
+            return Wait("InvalidAddress", str(error), stamp=True)
+        return Serve(Claim(key, name, pin=pin), desks)
+
+    def _lost(self, claim: Object, open_pool: OpenPool) -> Block | None:
+        """The claim names an address whose object is gone: it gets the same one again, if it still can."""
+        named = addresses_of_name(open_pool.spec.name_prefix, self.flavour.bound_name(claim))
+        return next((block for block in named if open_pool.desk.space.is_free(block)), None)
+
+    def _wait(self, reason: str, message: str) -> Wait:
+        # Metal3's users take errorMessage for final, so only what is wrong with the claim goes there; a
+        # Cluster API claim has a condition that is meant to come and go.
+        return Wait(reason, message, stamp=self.flavour.kind == "IPAddressClaim")
+
+    # How
+
+    async def commit(self, claim: Object, desk: Desk, block: Block) -> Object:
+        key = self.flavour.pool_key(claim) or ""
+        pool = self._pool_objects.get(*key.split("/", 1))
+        open_pool = self.pools.get(key)
+        if pool is None or open_pool is None:
+            raise Conflict(409, f"IPPool {key} is gone; looking again")
+        try:
+            record = await self.leases.commit(claim, pool, open_pool.spec, block)
+            self._refuse_odd(claim, key, record, block)
+        except (Invalid, BadRequest, Forbidden) as error:
+            _log.warning("the API server refuses an IPAddress", block=str(block), error=str(error))
+            raise NotStored(NOT_CREATED, str(error)) from error
+        except StepBack as step:
+            await self._step_back(claim, step)
+            self.pools.stands_in_the_way(step.obstacle, desk, block)
+            raise Taken(block, step.obstacle.holder) from step
+        except InTheWay as taken:
+            self.pools.stands_in_the_way(taken.obstacle, desk, block)
+            raise
+        record = await self._made_ours(claim, record)
+        await self._tidy(claim, record, desk)
+        return record
+
+    def _refuse_odd(self, claim: Object, key: str, record: Object, block: Block) -> None:
+        """Another object has the address: what was just stored, or made by hand, is no lease."""
+        rival = self.pools.rival(key, self.leases, record, block)
+        if rival is None or record["metadata"]["name"] == self.flavour.bound_name(claim):
+            return
+        if made_for(self.flavour, record) == meta.uid(claim) and not rival.is_object(record):
+            raise StepBack(record, rival)
+        raise InTheWay(block, rival)
+
+    async def _made_ours(self, claim: Object, record: Object) -> Object:
+        """What was made for an earlier claim of the name says whose it is before anyone relies on it: an
+        operator that hears late of the earlier one's end gives back what was made for that one."""
+        named = record["metadata"]["name"] == self.flavour.bound_name(claim)
+        if named or made_for(self.flavour, record) in (None, meta.uid(claim)):
+            return record
+        if not await self.returns.is_still(claim):
+            raise Conflict(409, f"{self.leases.key_of(claim)} is gone; looking again")
+        return await self.leases.take_over(record, claim)
+
+    async def _step_back(self, claim: Object, step: StepBack) -> None:
+        """Give an object back which the claim does not name, and be sure that it never will.
+
+        First the object is marked as going, then the claim is written over the very version we looked at,
+        then the object goes. Another operator that wants to bind the two either was first, and our write is
+        refused; or it read the claim before our write, and its own is refused; or it reads the object after
+        that, and sees the mark.
+        """
+        going = step.obstacle.is_object(step.record)
+        if not going and made_for(self.flavour, step.record) != meta.uid(claim):
+            raise NotStored(f"{step.record['spec']['address']} is held by {step.obstacle.holder} too")
+        marked = await self.leases.mark(step.record)
+        await self._pass_over(claim, step.record)
+        if marked is not None:
+            await self.leases.discard(marked)
+        if going and not self.leases.knows(step.record):
+            raise Conflict(409, f"{step.record['metadata']['name']} is gone; looking again")
+
+    async def _pass_over(self, claim: Object, record: Object) -> None:
+        text = f"{record['spec']['address']} was given back ({meta.uid(record)}); choosing another"
+        refused = self.flavour.refused_status(claim, ADDRESS_TAKEN, text)
+        change = patch.diff(claim.get("status") or {}, refused)
+        if change is None:
+            return  # it was said before, with this very object
+        body = patch.guarded({"status": change}, claim)
+        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
+        self.cache.observe(
+            await self._client.patch(self.resource, name, body, namespace, subresource="status")
+        )
+
+    async def _tidy(self, claim: Object, record: Object, desk: Desk) -> None:
+        """A claim has one address. What operators took for it before they saw that goes."""
+        if record["metadata"]["name"] != self.flavour.bound_name(claim):
+            return
+        for other in self.leases.surplus(claim, record):
+            await self.leases.collect(other)
+        key = self.leases.key_of(claim)
+        kept = {block_of(known) for known in self.leases.of_claim(claim)}
+        for block in desk.space.leases_of(key):
+            if block not in kept:
+                desk.free(block, key)
+
+    async def withdraw(self, claim: Object) -> bool:
+        return await self.returns.withdraw(claim)
+
+    async def clean_up(self, ref: Ref) -> None:
+        await self.returns.clean_up(ref)
+
+    def forget(self, ref: Ref) -> None:
+        """Its address objects say all; what it had in memory only is free."""
+        self.pools.forget(f"{ref.kind}/{ref.namespace}/{ref.name}")
+
+    # Claims that name an object which is not there
+
+    def names(self, address: Object) -> Object | None:
+        """The living claim whose address this object is."""
+        claim = self.cache.get(address["metadata"]["namespace"], self.flavour.claim_of_address(address))
+        if claim is None or meta.is_deleting(claim) or not self.leases.is_for(address, claim):
+            return None
+        return claim if self.flavour.bound_name(claim) == address["metadata"]["name"] else None
+
+    def is_named(self, address: Object) -> bool:
+        """Does the claim it is for name it, living or going?"""
+        claim = self.cache.get(address["metadata"]["namespace"], self.flavour.claim_of_address(address))
+        if claim is None or self.flavour.bound_name(claim) != address["metadata"]["name"]:
+            return False
+        return self.leases.is_for(address, claim)
+
+    def remember(self, claim: Object) -> None:
+        """Before newcomers are served: what a claim names is its own, also where its object is gone."""
+        if meta.is_deleting(claim) or not self.flavour.bound_name(claim):
+            return
+        open_pool, key = self.pools.get(self.flavour.pool_key(claim) or ""), self.leases.key_of(claim)
+        if open_pool is None or open_pool.desk.space.leases_of(key):
+            return
+        if (lost := self._lost(claim, open_pool)) is not None:
+            open_pool.desk.adopt(lost, key)
+
+    async def catch_up(self, claim: Object) -> bool:
+        """The claim names an object we do not know. True: now we do. Else the object has to be made again, if
+        the claim is still there: both may have gone together, and we hear of one of them first."""
+        if await self.leases.catch_up(claim):
+            return True
+        if self.flavour.bound_name(claim) and self.leases.named_by(claim) is None:
+            await self._confirm(claim)
+        if not self._is_from_elsewhere(claim):
+            return False
+        await self.leases.relearn(claim)
+        return not self._is_from_elsewhere(claim)
+
+    def _is_from_elsewhere(self, claim: Object) -> bool:
+        """Held by our finalizer before it was ever answered, and we know nothing of it: it was moved here or
+        restored, without its status, and its address may be news to us. It must not get another one."""
+        if claim.get("status") or not meta.has_finalizer(claim, self.finalizer):
+            return False
+        open_pool = self.pools.get(self.flavour.pool_key(claim) or "")
+        return open_pool is not None and not open_pool.desk.space.leases_of(self.leases.key_of(claim))
+
+    async def _confirm(self, claim: Object) -> None:
+        found = await self.live(claim["metadata"]["namespace"], claim["metadata"]["name"])
+        if found is None or meta.uid(found) != meta.uid(claim):
+            self.cache.bury(claim)
+        else:
+            self.cache.observe(found)
+        if found is None or meta.resource_version(found) != meta.resource_version(claim):
+            raise Conflict(409, f"{self.leases.key_of(claim)} changed meanwhile; looking again")
+
+    async def live(self, namespace: str, name: str) -> Object | None:
+        """A claim as it is stored now."""
+        try:
+            return await self._client.get(self.resource, name, namespace)
+        except NotFound:
+            return None
+
+    def misses(self, claim: Object, address: Object) -> bool:
+        """An address object for this claim has come, and is not the one its status names."""
+        return (
+            self.leases.is_for(address, claim)
+            and self.flavour.bound_name(claim) != address["metadata"]["name"]
+        )
+
+    # What is reported
+
+    def bound_status(self, claim: Object, bound: Bound) -> Object:
+        return self.flavour.bound_status(claim, bound.record)
+
+    def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
+        if isinstance(refusal, Wait):
+            return self.flavour.refused_status(claim, refusal.reason, refusal.message)
+        return self.flavour.refused_status(claim, str(refusal.reason), refusal_message(refusal))
+
+    def message(self, refusal: Refusal) -> str:
+        """For the Event: upstream's words, which clients match in the status, and what they leave out."""
+        text = refusal_message(refusal)
+        return text if refusal.reason is Reason.POOL_EXHAUSTED else f"{text}: {refusal.detail}"
