@@ -45,6 +45,11 @@ class Informer:
     resource: Resource | None = None
     known: asyncio.Event = field(default_factory=asyncio.Event)  # filled, or known to be missing
 
+    @property
+    def in_use(self) -> Resource:
+        """What to write to; the first version while it is not known which one is served."""
+        return self.resource or self.watched.versions[0]
+
 
 class Informers:
     def __init__(self, client: Client, namespace: str = "", look_again_seconds: float = 5.0) -> None:

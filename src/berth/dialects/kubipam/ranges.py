@@ -167,7 +167,7 @@ class OpenRange:
                 if (request := self._requests.find(uid)) is not None:
                     self._wake(meta.ref(request))
         for uid in page.released:
-            self.remove_finalizer(uid)
+            self.free_all(uid)
         if space.goes_round:
             space.cursors = dict(page.cursors)
         if not self._tallies(page):
@@ -226,7 +226,7 @@ class OpenRange:
             elif page.kept.contains(block):
                 self.recount()
 
-    def remove_finalizer(self, uid: str) -> None:
+    def free_all(self, uid: str) -> None:
         for block in self.desk.space.leases_of(uid):
             self.desk.free(block, uid)
         self._shared = [(other, block) for other, block in self._shared if other != uid]

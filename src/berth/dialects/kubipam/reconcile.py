@@ -16,14 +16,14 @@ from berth.control.cache import revision_of
 from berth.control.controller import Controller
 from berth.control.events import Recorder
 from berth.control.informers import WatchSpec
+from berth.dialects.claim import ClaimReconciler
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.kubipam import kinds
-from berth.dialects.kubipam.claims import Book
+from berth.dialects.kubipam.claims import RequestHandler
 from berth.dialects.kubipam.orphans import Audit, AuditSettings
 from berth.dialects.kubipam.pools import RangeLife
 from berth.dialects.kubipam.ranges import Ranges, Sources
-from berth.dialects.kubipam.request_life import RequestLife
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.dialects.kubipam.translate import name_of, range_of, referred
 from berth.kube import meta
@@ -43,7 +43,8 @@ class _Wiring:
         self._kit = kit
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
         self._range_cache = kit.keep(WatchSpec((kinds.RANGE,))).cache
-        self._request_cache = kit.keep(WatchSpec((kinds.REQUEST,), INDEXES)).cache
+        requests = kit.keep(WatchSpec((kinds.REQUEST,), INDEXES))
+        self._request_cache = requests.cache
         # Every grant is told, and an object gets only so many Events: warnings must not wait behind those.
         self._events = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._warnings = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
@@ -52,7 +53,7 @@ class _Wiring:
             kit.client, self._range_cache, Requests(self._request_cache), kit.settings.namespace
         )
         self._ranges = Ranges(sources, kit.metrics, self._wake)
-        self._book = Book(kit.client, self._request_cache, self._ranges, self._events)
+        self._book = RequestHandler(kit.client, requests, self._ranges, self._events)
         self._book.look_after = self._wake_range
         self._audit = Audit(sources, self._ranges, self._warnings, settings)
         self._build_controllers(sources)
@@ -63,7 +64,7 @@ class _Wiring:
         kit = self._kit
         life = RangeLife(sources, self._ranges)
         life.opened = self._wake_requests_of
-        claims = RequestLife(self._book, kit.client, kit.events, kit.metrics)
+        claims = ClaimReconciler(self._book, kit.client, kit.events, kit.metrics)
         self._range_controller = Controller("kubipam.range", life.reconcile, kit.metrics)
         self._request_controller = Controller(
             "kubipam.request", claims.reconcile, kit.metrics, at_once=AT_ONCE

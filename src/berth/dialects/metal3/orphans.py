@@ -23,7 +23,7 @@ from typing import Any
 from berth import log
 from berth.control.events import Recorder
 from berth.dialects.metal3.claim_api import made_for
-from berth.dialects.metal3.claims import Book
+from berth.dialects.metal3.claims import PoolClaimHandler
 from berth.dialects.metal3.pools import Pools
 from berth.errors import KubeError
 from berth.kube import meta
@@ -45,7 +45,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    book: Book
+    book: PoolClaimHandler
     record: Object
     maker: str  # UID of the claim it was made for; empty for one made by hand
 
@@ -57,7 +57,7 @@ class Suspect:
 class Janitor:
     def __init__(
         self,
-        books: tuple[Book, ...],
+        books: tuple[PoolClaimHandler, ...],
         pools: Pools,
         events: Recorder,
         pace: Pace,
@@ -153,7 +153,7 @@ class Janitor:
         _log.warning("many addresses without a claim, none collected", pool=pool, count=len(suspects))
         self._events.event(_pool_ref(pool), "Warning", "TooManyWithoutClaim", text)
 
-    def _listener(self, book: Book) -> Callable[[Object | None, Object | None], None]:
+    def _listener(self, book: PoolClaimHandler) -> Callable[[Object | None, Object | None], None]:
         """Garbage collection strikes a dead claim off the owners, and with it what tells whose it was."""
 
         def changed(old: Object | None, new: Object | None) -> None:
@@ -167,7 +167,7 @@ class Janitor:
         return changed
 
 
-def _was_made_by_an_operator(book: Book, record: Object) -> bool:
+def _was_made_by_an_operator(book: PoolClaimHandler, record: Object) -> bool:
     is_held = meta.has_finalizer(record, book.flavour.address_finalizer)
     return is_held and any(owner.get("kind") == "IPPool" for owner in meta.owners(record))
 

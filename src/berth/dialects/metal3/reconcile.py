@@ -13,15 +13,15 @@ from typing import Any
 
 from berth.control.controller import Controller
 from berth.control.informers import WatchSpec
+from berth.dialects.claim import ClaimReconciler
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.metal3 import admit, kinds
 from berth.dialects.metal3.claim_api import Flavour, holder
-from berth.dialects.metal3.claims import Book
+from berth.dialects.metal3.claims import PoolClaimHandler
 from berth.dialects.metal3.ipaddressclaim import Capi
 from berth.dialects.metal3.ipclaim import Native
 from berth.dialects.metal3.leases import Leases, Twins, block_key, block_of
-from berth.dialects.metal3.life import Life
 from berth.dialects.metal3.orphans import Janitor, Pace
 from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.pools import PoolLife, Pools
@@ -74,18 +74,16 @@ class _Wiring:
             tasks=(janitor.run, janitor.watch_obstacles),
         )
 
-    def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:
+    def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> PoolClaimHandler:
         claim_kept = self._kit.keep(WatchSpec(claims, _claim_indexes(flavour), optional))
         address_kept = self._kit.keep(WatchSpec(addresses, _address_indexes(flavour), optional))
         leases = Leases(flavour, address_kept, self._kit.client, self._twins)
-        return Book(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
+        return PoolClaimHandler(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
 
-    def _claim_controller(self, book: Book) -> Controller:
-        life = Life(book, self._kit.client, self._kit.events, self._kit.metrics)
+    def _claim_controller(self, book: PoolClaimHandler) -> Controller:
+        claims = ClaimReconciler(book, self._kit.client, self._kit.events, self._kit.metrics)
         name = f"metal3.{book.flavour.kind.lower()}"
-        controller = Controller(name, life.reconcile, self._kit.metrics, at_once=AT_ONCE)
-        book.wake = controller.add
-        return controller
+        return Controller(name, claims.reconcile, self._kit.metrics, at_once=AT_ONCE)
 
     # What wakes what
 
@@ -93,7 +91,7 @@ class _Wiring:
         self._pool_kept.cache.listen(self._pool_changed)
         self._clusters.cache.listen(self._cluster_changed)
         for book in (self._native, self._capi):
-            book.kept.cache.listen(self._claim_listener(book))
+            book.informer.cache.listen(self._claim_listener(book))
             book.leases.kept.cache.listen(self._address_listener(book))
 
     def _adopt(self) -> None:
@@ -102,7 +100,7 @@ class _Wiring:
         for pool in self._pool_kept.cache:
             self._pool_changed(None, pool)
         for book in (self._native, self._capi):
-            for claim in sorted(book.kept.cache, key=_age):
+            for claim in sorted(book.informer.cache, key=_age):
                 self._claim_controllers[book.flavour.kind].add(meta.ref(claim))
 
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
@@ -112,6 +110,7 @@ class _Wiring:
         self._pool_controller.add(meta.ref(pool))
         if new is None:
             self._pools.close(_name(pool))
+            self._wake_claims_of(_name(pool))  # what they say must not outlive the pool it was about
         elif old is None or _differs(old, new):
             self._pools.open(new, self._wake_claim)
             self._remember_claims_of(_name(pool))
@@ -129,9 +128,9 @@ class _Wiring:
             self._pool_controller.add(meta.ref(pool))
             self._wake_claims_of(_name(pool))
         for book in (self._native, self._capi):
-            self._wake_unsettled(book, book.kept.cache.by("cluster", _name(cluster)))
+            self._wake_unsettled(book, book.informer.cache.by("cluster", _name(cluster)))
 
-    def _claim_listener(self, book: Book) -> Any:
+    def _claim_listener(self, book: PoolClaimHandler) -> Any:
         controller, count = self._claim_controllers[book.flavour.kind], self._tally.listener(book.state)
 
         def changed(old: Object | None, new: Object | None) -> None:
@@ -142,7 +141,7 @@ class _Wiring:
 
         return changed
 
-    def _address_listener(self, book: Book) -> Any:
+    def _address_listener(self, book: PoolClaimHandler) -> Any:
         def changed(old: Object | None, new: Object | None) -> None:
             if not self._started or (old is not None and new is not None and meta.uid(old) == meta.uid(new)):
                 return
@@ -153,15 +152,17 @@ class _Wiring:
 
         return changed
 
-    def _address_gone(self, book: Book, address: Object) -> None:
+    def _address_gone(self, book: PoolClaimHandler, address: Object) -> None:
         claim = book.names(address)
         self._pools.gone(book.leases, address, kept=claim is not None)
         if claim is not None:
             self._wake_claim(meta.ref(claim))
 
-    def _address_came(self, book: Book, address: Object) -> None:
+    def _address_came(self, book: PoolClaimHandler, address: Object) -> None:
         self._pools.came(book.leases, address)
-        claim = book.kept.cache.get(address["metadata"]["namespace"], book.flavour.claim_of_address(address))
+        claim = book.informer.cache.get(
+            address["metadata"]["namespace"], book.flavour.claim_of_address(address)
+        )
         if claim is not None and book.misses(claim, address):
             self._wake_claim(meta.ref(claim))
 
@@ -174,14 +175,14 @@ class _Wiring:
 
     def _remember_claims_of(self, pool_key: str) -> None:
         for book in (self._native, self._capi):
-            for claim in book.kept.cache.by("pool", pool_key):
+            for claim in book.informer.cache.by("pool", pool_key):
                 book.remember(claim)
 
     def _wake_claims_of(self, pool_key: str) -> None:
         for book in (self._native, self._capi):
-            self._wake_unsettled(book, book.kept.cache.by("pool", pool_key))
+            self._wake_unsettled(book, book.informer.cache.by("pool", pool_key))
 
-    def _wake_unsettled(self, book: Book, claims: list[Object]) -> None:
+    def _wake_unsettled(self, book: PoolClaimHandler, claims: list[Object]) -> None:
         for claim in sorted(filter(book.is_unsettled, claims), key=_age):
             self._wake_claim(meta.ref(claim))
 

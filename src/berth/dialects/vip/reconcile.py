@@ -16,17 +16,17 @@ from typing import Any
 
 from berth.control.controller import Controller
 from berth.control.informers import WatchSpec
+from berth.dialects.claim import ClaimReconciler
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.vip import admit, kinds, leases, migration_locks
-from berth.dialects.vip.claims import ServiceBook
+from berth.dialects.vip.claims import ServiceHandler
 from berth.dialects.vip.ipgroup import GroupLife
-from berth.dialects.vip.life import ServiceLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.orphans import Janitor, Rules, owners
 from berth.dialects.vip.pools import Lease, Register, Shelf
 from berth.dialects.vip.translate import claim_state, owner_of
-from berth.dialects.vip.virtualip import VirtualBook, VirtualClaims, VirtualLife
+from berth.dialects.vip.virtualip import VirtualIPHandler, VirtualLife
 from berth.dialects.vip.writes import Objects
 from berth.kube import meta
 from berth.kube.meta import Ref
@@ -79,16 +79,17 @@ class _Wiring:
     def _service_controller(self) -> Controller:
         kit = self._kit
         classes = kit.settings.vip_classes
-        self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
+        self._book = ServiceHandler(self._services, self._register, self._groups, kit.client, classes)
         self._book.promises = migration_locks.Promises(self._vip_kept, kit.client)
-        life = ServiceLife(self._book, kit)
-        return Controller("vip.service", life.reconcile, kit.metrics, at_once=kit.settings.at_once)
+        claims = ClaimReconciler(self._book, kit.client, kit.events, kit.metrics, surplus=self._book)
+        return Controller("vip.service", claims.reconcile, kit.metrics, at_once=kit.settings.at_once)
 
     def _vip_controller(self) -> Controller:
         kit = self._kit
         objects = Objects(kit.client, self._vip_kept, self._services)
-        self._vip_book = VirtualBook(self._vip_kept, self._register, self._mappings, self._mapping_kept.cache)
-        claims = VirtualClaims(self._vip_book, kit)
+        mappings = self._mapping_kept.cache
+        self._vip_book = VirtualIPHandler(self._vip_kept, self._register, self._mappings, mappings)
+        claims = ClaimReconciler(self._vip_book, kit.client, kit.events, kit.metrics)
         migration = Migration(objects, self._ledger, self._groups, kit.settings.vip_classes)
         life = VirtualLife(self._vip_book, claims, migration, objects)
         return Controller("vip.virtualip", life.reconcile, kit.metrics)
