@@ -40,7 +40,7 @@ class Book:
 
     def __init__(self) -> None:
         self.cache = Cache()
-        self.cache.observe({"kind": "Claim", "metadata": {"name": "c", "namespace": "default", "uid": "u"}})
+        self.cache.put({"kind": "Claim", "metadata": {"name": "c", "namespace": "default", "uid": "u"}})
         self.desk = Desk(Pool("default/pool", (parse_block("10.0.0.0/31").range,)), lambda ref: None)
         self.pin: Block | None = ONE
 
@@ -92,6 +92,6 @@ async def test_a_claim_that_went_leaves_nothing_taken() -> None:
     book = Book()
     life = living(book)
     await look(book, life)
-    book.cache.bury(book.cache.get("default", "c") or {})
+    book.cache.forget_deleted(book.cache.get("default", "c") or {})
     await life.reconcile(CLAIM)
     assert book.desk.space.is_free(ONE)

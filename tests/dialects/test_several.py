@@ -51,7 +51,7 @@ class Book:
     def __init__(self) -> None:
         self.cache = Cache()
         about = {"name": "s", "namespace": "default", "uid": "u", "finalizers": [self.finalizer]}
-        self.cache.observe({"kind": "Service", "metadata": about})
+        self.cache.put({"kind": "Service", "metadata": about})
         self.desk = Desk(Pool("pool", (parse_block("10.0.0.0/31").range,)), lambda ref: None)
         self.desk.adopt(TWO, "another")
         self.given_back: list[Block] = []

@@ -230,9 +230,9 @@ class ClaimLife:
         try:
             held = await self._client.patch(self._book.resource, name, steps, namespace, kind=PatchKind.JSON)
         except NotFound as error:
-            self._book.cache.bury(claim)
+            self._book.cache.forget_deleted(claim)
             raise Vanished from error
-        self._book.cache.observe(held)
+        self._book.cache.put(held)
         return held
 
     def _marks(self, claim: Object) -> list[patch.Operation]:
@@ -296,10 +296,10 @@ class ClaimLife:
                 self._book.resource, name, body, namespace, subresource="status"
             )
         except NotFound as error:
-            self._book.cache.bury(claim)
+            self._book.cache.forget_deleted(claim)
             await self._book.withdraw(claim)  # it went although we held it: what we wrote for it goes too
             raise Vanished from error
-        self._book.cache.observe(written)
+        self._book.cache.put(written)
         return True
 
     def _say(self, claim: Object, ref: Ref, reason: str, message: str) -> None:

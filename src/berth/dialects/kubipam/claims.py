@@ -196,9 +196,9 @@ class Book:
         except NotFound:
             live = None
         if live is None or meta.uid(live) != meta.uid(request):
-            self.cache.bury(request)
+            self.cache.forget_deleted(request)
             return None
-        self.cache.observe(live)
+        self.cache.put(live)
         return live
 
     async def _abandon(self, opened: OpenRange, uid: str) -> None:

@@ -42,15 +42,14 @@ class _Wiring:
     def __init__(self, kit: Dependencies, settings: AuditSettings) -> None:
         self._kit = kit
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._range_cache = kit.keep(WatchSpec((kinds.RANGE,))).cache
-        self._request_cache = kit.keep(WatchSpec((kinds.REQUEST,), INDEXES)).cache
+        ranges = kit.watch(WatchSpec((kinds.RANGE,)))
+        self._range_cache = ranges.cache
+        self._request_cache = kit.watch(WatchSpec((kinds.REQUEST,), INDEXES)).cache
         # Every grant is told, and an object gets only so many Events: warnings must not wait behind those.
         self._events = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._warnings = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._count = Tally(kit.metrics, "kubipam").listener(_state)
-        sources = Sources(
-            kit.client, self._range_cache, Requests(self._request_cache), kit.settings.namespace
-        )
+        sources = Sources(kit.client, ranges, Requests(self._request_cache), kit.settings.namespace)
         self._ranges = Ranges(sources, kit.metrics, self._wake)
         self._book = Book(kit.client, self._request_cache, self._ranges, self._events)
         self._book.look_after = self._wake_range

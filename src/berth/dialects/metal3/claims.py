@@ -240,9 +240,7 @@ class Book:
             return  # it was said before, with this very object
         body = patch.guarded({"status": change}, claim)
         namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        self.cache.observe(
-            await self._client.patch(self.resource, name, body, namespace, subresource="status")
-        )
+        self.cache.put(await self._client.patch(self.resource, name, body, namespace, subresource="status"))
 
     async def _tidy(self, claim: Object, record: Object, desk: Desk) -> None:
         """A claim has one address. What operators took for it before they saw that goes."""
@@ -315,9 +313,9 @@ class Book:
     async def _confirm(self, claim: Object) -> None:
         found = await self.live(claim["metadata"]["namespace"], claim["metadata"]["name"])
         if found is None or meta.uid(found) != meta.uid(claim):
-            self.cache.bury(claim)
+            self.cache.forget_deleted(claim)
         else:
-            self.cache.observe(found)
+            self.cache.put(found)
         if found is None or meta.resource_version(found) != meta.resource_version(claim):
             raise Conflict(409, f"{self.leases.key_of(claim)} changed meanwhile; looking again")
 

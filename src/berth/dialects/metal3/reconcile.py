@@ -41,8 +41,8 @@ class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._pool_kept = kit.keep(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
-        self._clusters = kit.keep(WatchSpec(kinds.CLUSTERS, optional=True))
+        self._pool_kept = kit.watch(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
+        self._clusters = kit.watch(WatchSpec(kinds.CLUSTERS, optional=True))
         self._gate = Gate(self._clusters.cache, kit.settings.watch_filter)
         self._twins = Twins(kit.client)
         self._tally = Tally(kit.metrics, "metal3")
@@ -75,8 +75,8 @@ class _Wiring:
         )
 
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:
-        claim_kept = self._kit.keep(WatchSpec(claims, _claim_indexes(flavour), optional))
-        address_kept = self._kit.keep(WatchSpec(addresses, _address_indexes(flavour), optional))
+        claim_kept = self._kit.watch(WatchSpec(claims, _claim_indexes(flavour), optional))
+        address_kept = self._kit.watch(WatchSpec(addresses, _address_indexes(flavour), optional))
         leases = Leases(flavour, address_kept, self._kit.client, self._twins)
         return Book(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
 

@@ -282,7 +282,7 @@ class ServiceBook:
             live = await self._client.get(self.resource, claim["metadata"]["name"], owner(claim).namespace)
         except NotFound:
             return None
-        self.cache.observe(live)
+        self.cache.put(live)
         if meta.uid(live) != meta.uid(claim):
             raise _changed()
         return live

@@ -44,14 +44,14 @@ class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._group_kept = kit.keep(WatchSpec((kinds.IPGROUP,)))
-        self._ip_kept = kit.keep(WatchSpec((kinds.IP,), leases.indexes()))
-        self._services = kit.keep(WatchSpec((kinds.SERVICE,)))
-        self._vip_kept = kit.keep(WatchSpec((kinds.VIRTUAL_IP,), migration_locks.indexes(), optional=True))
-        self._mapping_kept = kit.keep(WatchSpec((kinds.MAPPING,), optional=True))
+        self._group_kept = kit.watch(WatchSpec((kinds.IPGROUP,)))
+        self._ip_kept = kit.watch(WatchSpec((kinds.IP,), leases.indexes()))
+        self._services = kit.watch(WatchSpec((kinds.SERVICE,)))
+        self._vip_kept = kit.watch(WatchSpec((kinds.VIRTUAL_IP,), migration_locks.indexes(), optional=True))
+        self._mapping_kept = kit.watch(WatchSpec((kinds.MAPPING,), optional=True))
         self._groups = Shelf(kinds.GROUP_LABEL, self._wake)
         self._mappings = Shelf(kinds.MAPPING_LABEL, self._wake)
-        self._ledger = leases.Ledger(self._ip_kept, kit.client)
+        self._ledger = leases.Ledger(self._ip_kept)
         self._register = Register(self._ledger, (self._groups, self._mappings), self._wake)
         self._register.shows = self._shows
         self._register.touched = self._touch
@@ -64,7 +64,7 @@ class _Wiring:
 
     def built(self) -> DialectRuntime:
         kit, of_kind = self._kit, owners(self._services, self._vip_kept)
-        janitor = Janitor(self._ledger, of_kind, kit.client, Rules(classes=kit.settings.vip_classes))
+        janitor = Janitor(self._ledger, of_kind, Rules(classes=kit.settings.vip_classes))
         return DialectRuntime(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
@@ -80,13 +80,13 @@ class _Wiring:
         kit = self._kit
         classes = kit.settings.vip_classes
         self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
-        self._book.promises = migration_locks.Promises(self._vip_kept, kit.client)
+        self._book.promises = migration_locks.Promises(self._vip_kept)
         life = ServiceLife(self._book, kit)
         return Controller("vip.service", life.reconcile, kit.metrics, at_once=kit.settings.at_once)
 
     def _vip_controller(self) -> Controller:
         kit = self._kit
-        objects = Objects(kit.client, self._vip_kept, self._services)
+        objects = Objects(self._vip_kept, self._services)
         self._vip_book = VirtualBook(self._vip_kept, self._register, self._mappings, self._mapping_kept.cache)
         claims = VirtualClaims(self._vip_book, kit)
         migration = Migration(objects, self._ledger, self._groups, kit.settings.vip_classes)

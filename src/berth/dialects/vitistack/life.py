@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from berth import log
-from berth.control.cache import Cache
 from berth.control.events import Recorder
+from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.vitistack import defaults, kinds, service_annotations
 from berth.dialects.vitistack.confirm import Holding
@@ -28,9 +29,10 @@ _log = log.get("ipam-operator")
 
 
 class ServiceLife:
-    def __init__(self, parts: Parts, services: Cache, events: Recorder, restraint: Restraint) -> None:
+    def __init__(self, parts: Parts, services: Informer, events: Recorder, restraint: Restraint) -> None:
         self._parts = parts
-        self._services = services
+        self._kept = services
+        self._services = services.cache
         self._events = events
         self._mutation = Mutation(parts)
         self.holding = Holding(parts, events)
@@ -104,11 +106,8 @@ class ServiceLife:
 
     async def _patch(self, live: Object, changes: Object) -> None:
         changes.setdefault("metadata", {})["uid"] = meta.uid(live)
-        name, namespace = live["metadata"]["name"], live["metadata"]["namespace"]
-        try:
-            self._services.observe(await self._parts.client.patch(kinds.SERVICE, name, changes, namespace))
-        except NotFound:
-            return
+        with suppress(NotFound):
+            await self._kept.patch(live, changes)
 
     def _later(self, ref: Ref, error: ApiError) -> After:
         failures = self._failures.get(ref, 0)

@@ -57,8 +57,8 @@ class _Wiring:
         self._kit = kit
         settings = kit.settings
         self._started = False  # until the caches are filled, and unless we lead
-        self._services = kit.keep(WatchSpec((kinds.SERVICE,)))
-        self._record_kept = kit.keep(records.watched(settings.vitistack_namespace))
+        self._services = kit.watch(WatchSpec((kinds.SERVICE,)))
+        self._record_kept = kit.watch(records.watched(settings.vitistack_namespace))
         self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
         self._neighbours = Neighbours(
@@ -71,7 +71,7 @@ class _Wiring:
         self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
         self._inventories.thawed = self._thawed
         brake = Brake(parts, self._filed, kit.events, kit.metrics)
-        self._life = ServiceLife(parts, self._services.cache, kit.events, Restraint(self._inventories, brake))
+        self._life = ServiceLife(parts, self._services, kit.events, Restraint(self._inventories, brake))
         brake.watch(self._record_kept.cache, self._life.holding.has_met)
         self._controller = Controller(
             "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once
@@ -89,19 +89,20 @@ class _Wiring:
 
     def _keep_pools(self, kit: Dependencies) -> Informer | None:
         namespace = kit.settings.metallb_namespace
-        return kit.keep(pools.watched(namespace)) if namespace else None
+        return kit.watch(pools.watched(namespace)) if namespace else None
 
     def _parts(self, client: Client) -> Parts:
         """One set for the webhooks of every replica, one for the leader's controller."""
         settings = self._kit.settings
-        cabinet = Cabinet(self._record_kept.cache, self._filed, self._kit.metrics, self._crowd)
+        pool_kept = self._pool_kept.through(client) if self._pool_kept is not None else None
+        cabinet = Cabinet(self._filed, self._kit.metrics, self._crowd)
         return Parts(
             client=client,
             settings=settings,
             vault=Vault(client, settings.vitistack_namespace, self._depends_on_default),
-            records=Records(client, settings.vitistack_namespace, cabinet),
+            records=Records(self._record_kept.through(client), settings.vitistack_namespace, cabinet),
             registrar=self._registrar,
-            pools=Pools(client, self._pool_kept, settings.metallb_namespace, self._crowd),
+            pools=Pools(pool_kept, settings.metallb_namespace, self._crowd),
             metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
             neighbours=self._neighbours,
             places=Whereabouts(client),
