@@ -37,6 +37,7 @@ from berth.dialects.vitistack.secrets import Vault
 from berth.dialects.vitistack.services import Neighbours
 from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.validate import Validation
+from berth.dialects.wiring import Listeners
 from berth.errors import UserError
 from berth.kube import meta
 from berth.kube.client import Client
@@ -56,7 +57,7 @@ class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         settings = kit.settings
-        self._started = False  # until the caches are filled, and unless we lead
+        self._listeners = Listeners()
         self._services = kit.watch(WatchSpec((kinds.SERVICE,)))
         self._record_kept = kit.watch(records.watched(settings.vitistack_namespace))
         self._filed = Filed(self._record_kept.cache)
@@ -132,13 +133,13 @@ class _Wiring:
 
     def _listen(self) -> None:
         self._services.cache.listen(Tally(self._kit.metrics, "vitistack").listener(self._neighbours.state))
-        self._services.cache.listen(self._service_changed)
-        self._record_kept.cache.listen(self._record_changed)
+        self._listeners.on(self._services.cache, self._service_changed)
+        self._listeners.on(self._record_kept.cache, self._record_changed)
         if self._pool_kept is not None:
-            self._pool_kept.cache.listen(self._pool_changed)
+            self._listeners.on(self._pool_kept.cache, self._pool_changed)
 
     def _adopt(self) -> None:
-        self._started = True
+        self._listeners.start()
         self._life.holding.again()
         self._everything()
 
@@ -164,15 +165,13 @@ class _Wiring:
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         either = [one for one in (old, new) if one is not None]
-        if not self._started or not either:
-            return
         ref = meta.ref(either[0])
         recorded = bool(self._filed.of_service(ref.namespace, ref.name))
         if recorded or any(self._neighbours.is_served(one) for one in either):
             self._controller.add(ref)
 
     def _record_changed(self, old: Object | None, new: Object | None) -> None:
-        for record in record_store.differences(old, new) if self._started else ():
+        for record in record_store.differences(old, new):
             ref = _service_of(record)
             live = self._services.cache.get(ref.namespace, ref.name)
             if record.address in self._neighbours.addresses_of(live):
@@ -182,7 +181,7 @@ class _Wiring:
                 self._controller.add(ref, max(0.0, record.until - time.time()) + 0.1)
 
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
-        if not self._started or old is None:
+        if old is None:
             return
         lost = entries.lost(old, new)
         if lost.count > FEW:
