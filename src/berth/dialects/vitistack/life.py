@@ -22,7 +22,6 @@ from berth.kube import meta, patch
 from berth.kube.meta import Ref
 
 Object = dict[str, Any]
-FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
 REFUSED_SECONDS = 60.0
 
 _log = log.get("ipam-operator")
@@ -37,17 +36,17 @@ class ServiceLife:
         self._mutation = Mutation(parts)
         self.holding = Holding(parts, events)
         self._releasing = Releasing(parts, self.holding, services, events, restraint)
-        self._failures: dict[Ref, int] = {}
 
     async def reconcile(self, ref: Ref) -> Outcome:
         try:
             wait = await self._pass(ref)
         except ApiError as error:
-            return self._later(ref, error)
+            reason = "AddressRefused" if self._services.get(ref.namespace, ref.name) else "ReleasePending"
+            self._warn(ref, reason, self._parts.registrar.said(error))
+            raise
         except No as no:
             self._warn(ref, "AddressRefused", no.message)
             return After(REFUSED_SECONDS)
-        self._failures.pop(ref, None)
         return After(wait) if wait > 0 else DONE
 
     async def _pass(self, ref: Ref) -> float:
@@ -108,13 +107,6 @@ class ServiceLife:
         changes.setdefault("metadata", {})["uid"] = meta.uid(live)
         with suppress(NotFound):
             await self._kept.patch(live, changes)
-
-    def _later(self, ref: Ref, error: ApiError) -> After:
-        failures = self._failures.get(ref, 0)
-        self._failures[ref] = failures + 1
-        reason = "AddressRefused" if self._services.get(ref.namespace, ref.name) else "ReleasePending"
-        self._warn(ref, reason, self._parts.registrar.said(error))
-        return After(min(MOST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures, 16)))
 
     def _warn(self, ref: Ref, reason: str, text: str) -> None:
         live = self._services.get(ref.namespace, ref.name)

@@ -17,6 +17,7 @@ from berth.central.client import Access, ApiClient, TokenFile, trusting
 from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.informers import Informer, WatchSpec
+from berth.control.queue import Backoff
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.vitistack import admit, entries, kinds, pools, record_store, records
@@ -46,6 +47,7 @@ from berth.net import Address
 from berth.settings import Settings
 
 Object = dict[str, Any]
+BACKOFF = Backoff(most_seconds=30.0)  # an IPAM-API that is back serves everybody soon
 FEW = 256  # addresses that left a pool, looked up one by one
 
 
@@ -75,7 +77,7 @@ class _Wiring:
         self._life = ServiceLife(parts, self._services, kit.events, Restraint(self._inventories, brake))
         brake.watch(self._record_kept.cache, self._life.holding.has_met)
         self._controller = Controller(
-            "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once
+            "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once, backoff=BACKOFF
         )
         self._listen()
 
