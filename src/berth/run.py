@@ -84,7 +84,7 @@ class Operator:
         self._mirror = Informers(clients.leading, settings.namespace)
         self._events = Recorder(clients.leading, metrics, component="berth")
         self._dialects = named(settings.dialects)
-        kit = Dependencies(clients.leading, self._mirror.keep, self._events, metrics, settings, clients.free)
+        kit = Dependencies(clients.leading, self._mirror.watch, self._events, metrics, settings, clients.free)
         self._built: list[DialectRuntime] = [dialect.build(kit) for dialect in self._dialects]
         self._door: WebhookServer | None = None
         self._scraped = _certificates(settings)

@@ -38,8 +38,9 @@ class Book:
 
     def __init__(self) -> None:
         self.cache = Cache()
-        self.informer = Informer(WatchSpec((Resource("example.org", "v1", "Claim", "claims"),)), self.cache)
-        self.cache.observe({"kind": "Claim", "metadata": {"name": "c", "namespace": "default", "uid": "u"}})
+        watched = WatchSpec((Resource("example.org", "v1", "Claim", "claims"),))
+        self.informer = Informer(watched, self.cache, cast(Client, Silent()))
+        self.cache.put({"kind": "Claim", "metadata": {"name": "c", "namespace": "default", "uid": "u"}})
         self.desk = Desk(Pool("default/pool", (parse_block("10.0.0.0/31").range,)), lambda ref: None)
         self.pin: Block | None = ONE
 
@@ -64,7 +65,7 @@ async def look(book: Book, life: ClaimReconciler) -> None:
 
 def living(book: Book) -> ClaimReconciler:
     unheard = cast(Recorder, None)  # nothing is said before the claim is held
-    return ClaimReconciler(cast(ClaimHandler, book), cast(Client, Silent()), unheard, Metrics())
+    return ClaimReconciler(cast(ClaimHandler, book), unheard, Metrics())
 
 
 async def test_what_was_taken_for_a_wish_is_free_when_the_wish_is_another() -> None:
@@ -95,6 +96,6 @@ async def test_a_claim_that_went_leaves_nothing_taken() -> None:
     book = Book()
     life = living(book)
     await look(book, life)
-    book.cache.bury(book.cache.get("default", "c") or {})
+    book.cache.forget_deleted(book.cache.get("default", "c") or {})
     await life.reconcile(CLAIM)
     assert book.desk.space.is_free(ONE)

@@ -46,11 +46,12 @@ class Book:
 
     kind = ClaimKind("vip", "example.org/held")
 
-    def __init__(self) -> None:
+    def __init__(self, server: Server) -> None:
         self.cache = Cache()
-        self.informer = Informer(WatchSpec((Resource("", "v1", "Service", "services"),)), self.cache)
+        watched = WatchSpec((Resource("", "v1", "Service", "services"),))
+        self.informer = Informer(watched, self.cache, cast(Client, server))
         about = {"name": "s", "namespace": "default", "uid": "u", "finalizers": [self.kind.finalizer]}
-        self.cache.observe({"kind": "Service", "metadata": about})
+        self.cache.put({"kind": "Service", "metadata": about})
         self.desk = Desk(Pool("pool", (parse_block("10.0.0.0/31").range,)), lambda ref: None)
         self.desk.adopt(TWO, "another")
         self.given_back: list[Block] = []
@@ -71,24 +72,26 @@ class Book:
         return Refused("failed", "taken", ask=ask)
 
 
-async def reconcile(book: Book, server: Server) -> object:
+async def reconcile(book: Book) -> object:
     handler, events = cast(ClaimHandler, book), cast(Recorder, Events())
-    claims = ClaimReconciler(handler, cast(Client, server), events, Metrics(), surplus=book)
+    claims = ClaimReconciler(handler, events, Metrics(), surplus=book)
     return await claims.reconcile(SERVICE)
 
 
 async def test_what_it_had_goes_when_it_is_refused() -> None:
-    book, server = Book(), Server()
+    server = Server()
+    book = Book(server)
     book.desk.adopt(ONE, "s")
-    await reconcile(book, server)
+    await reconcile(book)
     assert book.given_back == [ONE]
     assert server.writes == ["status", "finalizers"]
 
 
 async def test_what_another_operator_took_for_it_meanwhile_stays() -> None:
     """I3: that one shows the address in a moment; its record and the finalizer must be there then."""
-    book, server = Book(), Server()
+    server = Server()
+    book = Book(server)
     server.meanwhile = lambda: book.desk.adopt(ONE, "s")
-    assert await reconcile(book, server) == After(0.0)
+    assert await reconcile(book) == After(0.0)
     assert book.given_back == []
     assert server.writes == ["status"]

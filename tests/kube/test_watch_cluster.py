@@ -35,7 +35,7 @@ class Store:
         self.lists += 1
         self.objects = {item["metadata"]["name"]: item for item in items}
 
-    def restart(self, items: list[dict[str, Any]], resource_version: str) -> None:
+    def reset(self, items: list[dict[str, Any]], resource_version: str) -> None:
         self.restarts += 1
         self.replace(items, resource_version)
 

@@ -18,17 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 from berth import log
 from berth.control.events import Recorder
-from berth.control.finalizers import remove_finalizer
 from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.pool import Desk
 from berth.errors import NotFound, Taken
 from berth.kube import meta, patch
-from berth.kube.client import Client, PatchKind
+from berth.kube.client import PatchKind
 from berth.kube.meta import Object, Ref
 from berth.leasing.decide import Grant, Refusal, decide
 from berth.leasing.model import Claim
@@ -186,7 +185,6 @@ class ClaimReconciler:
     def __init__(
         self,
         handler: ClaimHandler,
-        client: Client,
         events: Recorder,
         metrics: Metrics,
         surplus: Surplus | None = None,
@@ -195,7 +193,6 @@ class ClaimReconciler:
         self._surplus = surplus
         self._kind = handler.kind
         self._informer = handler.informer
-        self._client = client
         self._events = events
         self._metrics = metrics
         self._said: dict[Ref, str] = {}  # what the last Event said, so that waiting is said once
@@ -280,7 +277,10 @@ class ClaimReconciler:
         steps = [*adding, *self._handler.marks(claim, blocks)]
         if not steps:
             return claim
-        return await self._patch(claim, steps, kind=PatchKind.JSON)
+        try:
+            return await self._informer.patch(claim, steps, kind=PatchKind.JSON)
+        except NotFound as error:
+            raise Vanished from error
 
     async def _win(self, claim: Object, ref: Ref, ask: Ask) -> Allocation | Refusal | None:
         """Decide and write, again if someone was faster; None: lost too often for one pass."""
@@ -342,7 +342,7 @@ class ClaimReconciler:
                 return After(0.0)  # another operator is serving it: what that one took is not ours to give
             await surplus.trim(written or claim, tuple(one.block for one in got))
             if not got:
-                await self._remove_finalizer(written or claim)
+                await self._informer.remove_finalizer(written or claim, self._kind.finalizer)
         if refused:
             self._say(claim, ref, refused)
         elif self._said.pop(ref, None) is not None or (written and self._kind.announces):
@@ -385,7 +385,7 @@ class ClaimReconciler:
         if not_yet is not None:
             return not_yet
         self._pending.pop(ref, None)
-        await self._remove_finalizer(claim)
+        await self._informer.remove_finalizer(claim, self._kind.finalizer)
         return DONE
 
     async def _gone(self, ref: Ref) -> Outcome:
@@ -397,8 +397,6 @@ class ClaimReconciler:
                 desk.free(block, holder)
         return outcome
 
-    # Writes
-
     async def _write_status(self, claim: Object, desired: Object) -> Object | None:
         """The claim as stored, None where nothing differs. Never over a newer one than was looked at: two
         operators must not both say which address is the claim's."""
@@ -407,21 +405,7 @@ class ClaimReconciler:
             return None
         body = patch.guarded({"metadata": {"uid": meta.uid(claim)}, "status": change}, claim)
         try:
-            return await self._patch(claim, body, subresource="status")
-        except Vanished:
-            await self._handler.release(claim)  # it went although we held it: what we wrote for it goes too
-            raise
-
-    async def _patch(self, claim: Object, body: Object | list[patch.Operation], **how: Any) -> Object:
-        namespace, name = claim["metadata"].get("namespace", ""), claim["metadata"]["name"]
-        try:
-            written = await self._client.patch(self._informer.in_use, name, body, namespace, **how)
+            return await self._informer.patch(claim, body, subresource="status")
         except NotFound as error:
-            self._informer.cache.bury(claim)
+            await self._handler.release(claim)  # it went although we held it: what we wrote for it goes too
             raise Vanished from error
-        self._informer.cache.observe(written)
-        return written
-
-    async def _remove_finalizer(self, claim: Object) -> None:
-        finalizer, kept = self._kind.finalizer, self._informer
-        await remove_finalizer(self._client, kept.in_use, kept.cache, claim, finalizer)

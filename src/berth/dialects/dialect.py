@@ -27,7 +27,7 @@ class Dependencies:
     """What every dialect is handed: built once in run.py, passed in the open."""
 
     client: Client  # refuses to write unless we lead
-    keep: Callable[[WatchSpec], Informer]
+    watch: Callable[[WatchSpec], Informer]
     events: Recorder
     metrics: Metrics
     settings: Settings

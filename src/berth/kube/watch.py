@@ -41,7 +41,7 @@ class Sink(Protocol):
     def replace(self, items: list[Object], resource_version: str) -> None:
         """A full list: everything not in it is gone. The first list means the sink is filled."""
 
-    def restart(self, items: list[Object], resource_version: str) -> None:
+    def reset(self, items: list[Object], resource_version: str) -> None:
         """A full list from a store whose versions went back (a restored backup): what was newer never was."""
 
     def apply(self, type: str, obj: Object) -> None:
@@ -176,7 +176,7 @@ class Reflector:
 
     def _hand_over(self, listing: Listing, known: int) -> None:
         went_back = self._went_back or _is_lower(listing.resource_version, known)
-        (self._sink.restart if went_back else self._sink.replace)(listing.items, listing.resource_version)
+        (self._sink.reset if went_back else self._sink.replace)(listing.items, listing.resource_version)
         self._step_to(listing.resource_version)
         self._went_back = False
         self._not_found = 0

@@ -225,7 +225,7 @@ class Witness:
         for obj in items:
             self.apply("LISTED", obj)
 
-    restart = replace
+    reset = replace
 
     def apply(self, type: str, obj: Object) -> None:
         self.versions[obj["metadata"]["uid"]].add(obj["metadata"]["resourceVersion"])

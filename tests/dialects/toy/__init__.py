@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from berth.dialects.view import View
+
 from berth.control.controller import Controller
 from berth.control.informers import Informer, WatchSpec
 from berth.control.outcome import DONE, Outcome
@@ -32,7 +34,6 @@ from berth.dialects.claim import (
 from berth.dialects.crd import Crd, record, root, text
 from berth.dialects.dialect import Dependencies, Dialect, DialectRuntime
 from berth.dialects.pool import Desk
-from berth.dialects.view import View
 from berth.dialects.wiring import Listeners, by_age, full_name, latest
 from berth.errors import InvalidText, Taken
 from berth.kube import meta, patch
@@ -40,7 +41,8 @@ from berth.kube.meta import Object, Ref
 from berth.kube.resource import Resource
 from berth.leasing.decide import Refusal
 from berth.leasing.model import Claim, Pool
-from berth.net import Block, parse_block, parse_host
+from berth.net import Block, parse_block
+from berth.net.parse import parse_host
 
 POOL = Resource("toy.berth.dev", "v1", "ToyPool", "toypools")
 CLAIM = Resource("toy.berth.dev", "v1", "ToyClaim", "toyclaims")

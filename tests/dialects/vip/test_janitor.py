@@ -12,7 +12,7 @@ from tests.support.operator import admin, install
 from tests.support.vip import World
 
 from berth.control.cache import Cache
-from berth.control.informers import Informer, WatchSpec
+from berth.control.informers import Informer, Served, WatchSpec
 from berth.devcluster import DevCluster
 from berth.dialects.vip import kinds, leases, migration_locks
 from berth.dialects.vip.crds import crds
@@ -20,6 +20,7 @@ from berth.dialects.vip.migrate import State
 from berth.dialects.vip.orphans import Janitor, Rules, owners
 from berth.dialects.vip.translate import Owner, ip_object, owner
 from berth.kube import meta
+from berth.kube.client import Client
 from berth.kube.resource import Resource
 from berth.net import parse_block
 
@@ -54,21 +55,21 @@ async def scene(cluster: DevCluster, request: pytest.FixtureRequest) -> AsyncIte
     async with admin(cluster) as client:
         await install(client, crds())
         world = World(client, await make_namespace(cluster))
-        kept = {name: _kept(resource) for name, resource in _RESOURCES.items()}
-        book = leases.Ledger(kept["IP"], client)
+        kept = {name: _kept(resource, client) for name, resource in _RESOURCES.items()}
+        book = leases.Ledger(kept["IP"])
         found: list[Scene] = []
         rules = getattr(request, "param", Rules())
         kinds_of = owners(kept["Service"], kept["VirtualIP"])
-        janitor = Janitor(book, kinds_of, client, rules, clock=lambda: found[0].now)
+        janitor = Janitor(book, kinds_of, rules, clock=lambda: found[0].now)
         found.append(Scene(world, janitor, kept))
         yield found[0]
         await world.clear()
         await drop_namespace(cluster, world.namespace)
 
 
-def _kept(resource: Resource) -> Informer:
+def _kept(resource: Resource, client: Client) -> Informer:
     indexes = {kinds.IP: leases.indexes(), kinds.VIRTUAL_IP: migration_locks.indexes()}.get(resource, {})
-    return Informer(WatchSpec((resource,), indexes), Cache(indexes), resource)
+    return Informer(WatchSpec((resource,), indexes), Cache(indexes), client, Served(resource))
 
 
 async def test_an_orphan_is_given_back_after_two_sightings_and_a_grace(scene: Scene) -> None:

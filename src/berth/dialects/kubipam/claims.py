@@ -211,9 +211,9 @@ class RequestHandler:
         except NotFound:
             live = None
         if live is None or meta.uid(live) != meta.uid(request):
-            self.informer.cache.bury(request)
+            self.informer.cache.forget_deleted(request)
             return None
-        self.informer.cache.observe(live)
+        self.informer.cache.put(live)
         return live
 
     async def _abandon(self, opened: OpenRange, uid: str) -> None:

@@ -253,10 +253,7 @@ class PoolClaimHandler:
         if change is None:
             return  # it was said before, with this very object
         body = patch.guarded({"status": change}, claim)
-        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        self.cache.observe(
-            await self._client.patch(self.informer.in_use, name, body, namespace, subresource="status")
-        )
+        await self.informer.patch(claim, body, subresource="status")
 
     async def _tidy(self, claim: Object, record: Object, desk: Desk) -> None:
         """A claim has one address. What operators took for it before they saw that goes."""
@@ -335,9 +332,9 @@ class PoolClaimHandler:
     async def _confirm(self, claim: Object) -> None:
         found = await self.live(claim["metadata"]["namespace"], claim["metadata"]["name"])
         if found is None or meta.uid(found) != meta.uid(claim):
-            self.cache.bury(claim)
+            self.cache.forget_deleted(claim)
         else:
-            self.cache.observe(found)
+            self.cache.put(found)
         if found is None or meta.resource_version(found) != meta.resource_version(claim):
             raise Conflict(409, f"{self.leases.key_of(claim)} changed meanwhile; looking again")
 

@@ -25,6 +25,7 @@ from berth.dialects.metal3.leases import Leases, Twins, block_key, block_of
 from berth.dialects.metal3.orphans import Janitor, Pace
 from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.pools import PoolLife, Pools
+from berth.dialects.wiring import Listeners, by_age, full_name, is_changed, latest
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -40,9 +41,9 @@ def build(kit: Dependencies) -> DialectRuntime:
 class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
-        self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._pool_kept = kit.keep(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
-        self._clusters = kit.keep(WatchSpec(kinds.CLUSTERS, optional=True))
+        self._listeners = Listeners()
+        self._pool_kept = kit.watch(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
+        self._clusters = kit.watch(WatchSpec(kinds.CLUSTERS, optional=True))
         self._gate = Gate(self._clusters.cache, kit.settings.watch_filter)
         self._twins = Twins(kit.client)
         self._tally = Tally(kit.metrics, "metal3")
@@ -75,75 +76,71 @@ class _Wiring:
         )
 
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> PoolClaimHandler:
-        claim_kept = self._kit.keep(WatchSpec(claims, _claim_indexes(flavour), optional))
-        address_kept = self._kit.keep(WatchSpec(addresses, _address_indexes(flavour), optional))
+        claim_kept = self._kit.watch(WatchSpec(claims, _claim_indexes(flavour), optional))
+        address_kept = self._kit.watch(WatchSpec(addresses, _address_indexes(flavour), optional))
         leases = Leases(flavour, address_kept, self._kit.client, self._twins)
         return PoolClaimHandler(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
 
     def _claim_controller(self, book: PoolClaimHandler) -> Controller:
-        claims = ClaimReconciler(book, self._kit.client, self._kit.events, self._kit.metrics)
+        claims = ClaimReconciler(book, self._kit.events, self._kit.metrics)
         name = f"metal3.{book.flavour.kind.lower()}"
         return Controller(name, claims.reconcile, self._kit.metrics, at_once=AT_ONCE)
 
     # What wakes what
 
     def _listen(self) -> None:
-        self._pool_kept.cache.listen(self._pool_changed)
-        self._clusters.cache.listen(self._cluster_changed)
+        self._listeners.on(self._pool_kept.cache, self._pool_changed)
+        self._listeners.on(self._clusters.cache, self._cluster_changed)
         for book in (self._native, self._capi):
-            book.informer.cache.listen(self._claim_listener(book))
-            book.leases.kept.cache.listen(self._address_listener(book))
+            book.informer.cache.listen(self._tally.listener(book.state))
+            self._listeners.on(book.informer.cache, self._claim_listener(book))
+            self._listeners.on(book.leases.kept.cache, self._address_listener(book))
 
     def _adopt(self) -> None:
         """Existing leases before newcomers, then everything once, the oldest claims first."""
-        self._started = True
+        self._listeners.start()
         for pool in self._pool_kept.cache:
             self._pool_changed(None, pool)
         for book in (self._native, self._capi):
-            for claim in sorted(book.informer.cache, key=_age):
+            for claim in by_age(book.informer.cache):
                 self._claim_controllers[book.flavour.kind].add(meta.ref(claim))
 
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
-        pool = new or old
-        if pool is None or not self._started:
-            return
+        pool = latest(old, new)
         self._pool_controller.add(meta.ref(pool))
         if new is None:
-            self._pools.close(_name(pool))
-            self._wake_claims_of(_name(pool))  # what they say must not outlive the pool it was about
-        elif old is None or _differs(old, new):
+            self._pools.close(full_name(pool))
+            self._wake_claims_of(full_name(pool))  # what they say must not outlive the pool it was about
+        elif old is None or _is_changed(old, new):
             self._pools.open(new, self._wake_claim)
-            self._remember_claims_of(_name(pool))
-            self._wake_claims_of(_name(pool))
+            self._remember_claims_of(full_name(pool))
+            self._wake_claims_of(full_name(pool))
         elif meta.finalizers(old) != meta.finalizers(new):
-            self._wake_claims_of(_name(pool))
+            self._wake_claims_of(full_name(pool))
 
     def _cluster_changed(self, old: Object | None, new: Object | None) -> None:
-        cluster = new or old
-        if cluster is None or not self._started:
-            return
+        cluster = latest(old, new)
         if old is not None and new is not None and _is_same(old, new):
             return
-        for pool in self._pool_kept.cache.by("cluster", _name(cluster)):
+        for pool in self._pool_kept.cache.by("cluster", full_name(cluster)):
             self._pool_controller.add(meta.ref(pool))
-            self._wake_claims_of(_name(pool))
+            self._wake_claims_of(full_name(pool))
         for book in (self._native, self._capi):
-            self._wake_unsettled(book, book.informer.cache.by("cluster", _name(cluster)))
+            self._wake_unsettled(book, book.informer.cache.by("cluster", full_name(cluster)))
 
     def _claim_listener(self, book: PoolClaimHandler) -> Any:
-        controller, count = self._claim_controllers[book.flavour.kind], self._tally.listener(book.state)
+        controller = self._claim_controllers[book.flavour.kind]
 
         def changed(old: Object | None, new: Object | None) -> None:
-            claim = new or old
-            count(old, new)
-            if claim is not None and self._started and book.flavour.pool_key(claim) is not None:
+            claim = latest(old, new)
+            if book.flavour.pool_key(claim) is not None:
                 controller.add(meta.ref(claim))
 
         return changed
 
     def _address_listener(self, book: PoolClaimHandler) -> Any:
         def changed(old: Object | None, new: Object | None) -> None:
-            if not self._started or (old is not None and new is not None and meta.uid(old) == meta.uid(new)):
+            if old is not None and new is not None and meta.uid(old) == meta.uid(new):
                 return
             if old is not None:
                 self._address_gone(book, old)
@@ -183,18 +180,13 @@ class _Wiring:
             self._wake_unsettled(book, book.informer.cache.by("pool", pool_key))
 
     def _wake_unsettled(self, book: PoolClaimHandler, claims: list[Object]) -> None:
-        for claim in sorted(filter(book.is_unsettled, claims), key=_age):
+        for claim in by_age(filter(book.is_unsettled, claims)):
             self._wake_claim(meta.ref(claim))
 
 
-def _differs(old: Object, new: Object) -> bool:
-    return (
-        old.get("spec") != new.get("spec")
-        or is_paused(old) != is_paused(new)
-        or meta.is_deleting(old) != meta.is_deleting(new)
-        or meta.labels(old) != meta.labels(new)
-        or meta.uid(old) != meta.uid(new)
-    )
+def _is_changed(old: Object, new: Object) -> bool:
+    is_other = is_paused(old) != is_paused(new) or meta.labels(old) != meta.labels(new)
+    return is_other or is_changed(old, new)
 
 
 def _is_same(old: Object, new: Object) -> bool:
@@ -233,11 +225,3 @@ def _key(value: str | None) -> tuple[str, ...]:
 def _cluster_of_pool(pool: Object) -> tuple[str, ...]:
     name = (pool.get("spec") or {}).get("clusterName")
     return (f"{pool['metadata']['namespace']}/{name}",) if name else ()
-
-
-def _name(obj: Object) -> str:
-    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-
-
-def _age(obj: Object) -> tuple[str, str]:
-    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]

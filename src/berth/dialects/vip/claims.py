@@ -301,7 +301,7 @@ class ServiceHandler:
             live = await self._client.get(kinds.SERVICE, claim["metadata"]["name"], owner(claim).namespace)
         except NotFound:
             return None
-        self.cache.observe(live)
+        self.cache.put(live)
         if meta.uid(live) != meta.uid(claim):
             raise _changed()
         return live

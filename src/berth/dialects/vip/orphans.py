@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth import log
-from berth.control.finalizers import remove_finalizer
 from berth.control.informers import Informer
 from berth.dialects.vip import kinds
 from berth.dialects.vip.leases import Ledger, is_of
 from berth.dialects.vip.migration_locks import Promises
 from berth.dialects.vip.translate import (
-    Owner,
     block_of,
     is_load_balancer,
     is_of_class,
@@ -33,9 +31,8 @@ from berth.dialects.vip.translate import (
     shown,
 )
 from berth.dialects.vip.virtualip import address_of
-from berth.errors import KubeError, NotFound
+from berth.errors import KubeError
 from berth.kube import meta
-from berth.kube.client import Client
 
 Object = dict[str, Any]
 _log = log.get("berth.vip.janitor")
@@ -55,14 +52,12 @@ class Janitor:
         self,
         ledger: Ledger,
         owners: dict[str, Informer],
-        client: Client,
         rules: Rules | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
         self._owners = owners
-        self._client = client
-        self._promises = Promises(owners[kinds.VIRTUAL_IP.kind], client)
+        self._promises = Promises(owners[kinds.VIRTUAL_IP.kind])
         self._rules = rules or Rules()
         self._clock = clock
         self._suspected_at: dict[str, float] = {}  # by the UID of the IP object
@@ -114,7 +109,7 @@ class Janitor:
         block, had_by = block_of(suspect), owner_of(suspect)
         if block is None or had_by is None:
             return False
-        live = await self._live(had_by)
+        live = await self._owners[had_by.kind].fetch(had_by.namespace, had_by.name)
         if self._is_kept_by(live, suspect) or await self._promises.is_promised(had_by.ref, block):
             return False
         record = await self._ledger.find(block)
@@ -133,8 +128,7 @@ class Janitor:
     async def _let_go(self, service: Object) -> None:
         """With the last of what was ours."""
         if not self._ledger.of_holder(owner(service).key):
-            services = self._owners[kinds.SERVICE.kind].cache
-            await remove_finalizer(self._client, kinds.SERVICE, services, service, kinds.SERVICE_FINALIZER)
+            await self._owners[kinds.SERVICE.kind].remove_finalizer(service, kinds.SERVICE_FINALIZER)
 
     def _is_kept_by(self, found: Object | None, record: Object) -> bool:
         """By its very owner; a later object of that name counts if it shows the address: it was restored."""
@@ -148,13 +142,6 @@ class Janitor:
         """Of a class not served here. One that is being deleted has a life that ends with all of ours."""
         is_served = is_of_class(found, self._rules.classes)
         return is_load_balancer(found) and not is_served and not meta.is_deleting(found)
-
-    async def _live(self, had_by: Owner) -> Object | None:
-        resource = self._owners[had_by.kind].watched.versions[0]
-        try:
-            return await self._client.get(resource, had_by.name, had_by.namespace)
-        except NotFound:
-            return None
 
 
 def _per_pool(records: Iterable[Object]) -> Counter[str]:

@@ -17,6 +17,7 @@ from berth.central.client import Access, ApiClient, TokenFile, trusting
 from berth.control.admission import Handler
 from berth.control.controller import Controller
 from berth.control.informers import Informer, WatchSpec
+from berth.control.queue import Backoff
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.vitistack import admit, entries, kinds, pools, record_store, records
@@ -37,6 +38,7 @@ from berth.dialects.vitistack.secrets import Vault
 from berth.dialects.vitistack.services import Neighbours
 from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.validate import Validation
+from berth.dialects.wiring import Listeners
 from berth.errors import UserError
 from berth.kube import meta
 from berth.kube.client import Client
@@ -45,6 +47,7 @@ from berth.net import Address
 from berth.settings import Settings
 
 Object = dict[str, Any]
+BACKOFF = Backoff(most_seconds=30.0)  # an IPAM-API that is back serves everybody soon
 FEW = 256  # addresses that left a pool, looked up one by one
 
 
@@ -56,9 +59,9 @@ class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         settings = kit.settings
-        self._started = False  # until the caches are filled, and unless we lead
-        self._services = kit.keep(WatchSpec((kinds.SERVICE,)))
-        self._record_kept = kit.keep(records.watched(settings.vitistack_namespace))
+        self._listeners = Listeners()
+        self._services = kit.watch(WatchSpec((kinds.SERVICE,)))
+        self._record_kept = kit.watch(records.watched(settings.vitistack_namespace))
         self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
         self._neighbours = Neighbours(
@@ -71,10 +74,10 @@ class _Wiring:
         self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
         self._inventories.thawed = self._thawed
         brake = Brake(parts, self._filed, kit.events, kit.metrics)
-        self._life = ServiceLife(parts, self._services.cache, kit.events, Restraint(self._inventories, brake))
+        self._life = ServiceLife(parts, self._services, kit.events, Restraint(self._inventories, brake))
         brake.watch(self._record_kept.cache, self._life.holding.has_met)
         self._controller = Controller(
-            "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once
+            "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once, backoff=BACKOFF
         )
         self._listen()
 
@@ -89,19 +92,20 @@ class _Wiring:
 
     def _keep_pools(self, kit: Dependencies) -> Informer | None:
         namespace = kit.settings.metallb_namespace
-        return kit.keep(pools.watched(namespace)) if namespace else None
+        return kit.watch(pools.watched(namespace)) if namespace else None
 
     def _parts(self, client: Client) -> Parts:
         """One set for the webhooks of every replica, one for the leader's controller."""
         settings = self._kit.settings
-        cabinet = Cabinet(self._record_kept.cache, self._filed, self._kit.metrics, self._crowd)
+        pool_kept = self._pool_kept.through(client) if self._pool_kept is not None else None
+        cabinet = Cabinet(self._filed, self._kit.metrics, self._crowd)
         return Parts(
             client=client,
             settings=settings,
             vault=Vault(client, settings.vitistack_namespace, self._depends_on_default),
-            records=Records(client, settings.vitistack_namespace, cabinet),
+            records=Records(self._record_kept.through(client), settings.vitistack_namespace, cabinet),
             registrar=self._registrar,
-            pools=Pools(client, self._pool_kept, settings.metallb_namespace, self._crowd),
+            pools=Pools(pool_kept, settings.metallb_namespace, self._crowd),
             metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
             neighbours=self._neighbours,
             places=Whereabouts(client),
@@ -131,13 +135,13 @@ class _Wiring:
 
     def _listen(self) -> None:
         self._services.cache.listen(Tally(self._kit.metrics, "vitistack").listener(self._neighbours.state))
-        self._services.cache.listen(self._service_changed)
-        self._record_kept.cache.listen(self._record_changed)
+        self._listeners.on(self._services.cache, self._service_changed)
+        self._listeners.on(self._record_kept.cache, self._record_changed)
         if self._pool_kept is not None:
-            self._pool_kept.cache.listen(self._pool_changed)
+            self._listeners.on(self._pool_kept.cache, self._pool_changed)
 
     def _adopt(self) -> None:
-        self._started = True
+        self._listeners.start()
         self._life.holding.again()
         self._everything()
 
@@ -163,15 +167,13 @@ class _Wiring:
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         either = [one for one in (old, new) if one is not None]
-        if not self._started or not either:
-            return
         ref = meta.ref(either[0])
         recorded = bool(self._filed.of_service(ref.namespace, ref.name))
         if recorded or any(self._neighbours.is_served(one) for one in either):
             self._controller.add(ref)
 
     def _record_changed(self, old: Object | None, new: Object | None) -> None:
-        for record in record_store.differences(old, new) if self._started else ():
+        for record in record_store.differences(old, new):
             ref = _service_of(record)
             live = self._services.cache.get(ref.namespace, ref.name)
             if record.address in self._neighbours.addresses_of(live):
@@ -181,7 +183,7 @@ class _Wiring:
                 self._controller.add(ref, max(0.0, record.until - time.time()) + 0.1)
 
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
-        if not self._started or old is None:
+        if old is None:
             return
         lost = entries.lost(old, new)
         if lost.count > FEW:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.control.cache import Cache
-from berth.dialects.vitistack import kinds, records
+from berth.control.informers import Informer
+from berth.dialects.vitistack import records
 from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.records import Record
 from berth.errors import Conflict, Invalid, KubeError, NotFound, StatusError
-from berth.kube import meta
-from berth.kube.client import Client, PatchKind
+from berth.kube.client import PatchKind
 from berth.metrics import Metrics
 from berth.net import Address
 
@@ -128,17 +128,15 @@ def _fail(done: asyncio.Future[None], error: Exception) -> None:
 class Cabinet:
     """What webhooks and controller share of the records."""
 
-    cache: Cache
     filed: Filed
     metrics: Metrics
     crowd: Crowd
 
 
 class Records:
-    def __init__(self, client: Client, namespace: str, cabinet: Cabinet) -> None:
-        self._client = client
+    def __init__(self, kept: Informer, namespace: str, cabinet: Cabinet) -> None:
+        self._kept = kept
         self._namespace = namespace
-        self._cache = cabinet.cache
         self._filed = filed = cabinet.filed
         self._metrics = cabinet.metrics
         self._crowd = cabinet.crowd
@@ -175,12 +173,7 @@ class Records:
 
     async def look(self, record: Record) -> Record | None:
         """As it is stored now."""
-        lying = self._cache.get(self._namespace, record.place)
-        try:
-            self._cache.observe(await self._client.get(kinds.CONFIG_MAP, record.place, self._namespace))
-        except NotFound:
-            if lying is not None:
-                self._cache.bury(lying)
+        await self._kept.fetch(self._namespace, record.place)
         return self._filed.seen(record.name)
 
     # What is there
@@ -230,24 +223,21 @@ class Records:
 
     async def _patch(self, place: str, steps: list[Object]) -> None:
         self._metrics.record_written("change")
-        answer = await self._client.patch(
-            kinds.CONFIG_MAP, place, steps, self._namespace, kind=PatchKind.JSON
-        )
-        self._cache.observe(answer)
+        unseen = {"metadata": {"namespace": self._namespace, "name": place}}
+        lying = self._kept.cache.get(self._namespace, place) or unseen
+        answer = await self._kept.patch(lying, steps, kind=PatchKind.JSON)
         if not answer.get("data"):
             await self._clear(answer)
 
     async def tidy(self) -> None:
         """Takes away what was emptied and is still there, for whatever reason; nothing is added to it."""
-        for lying in self._cache:
+        for lying in self._kept.cache:
             if not lying.get("data"):
                 await self._clear(lying)
 
     async def _clear(self, lying: Object) -> None:
-        name, version = lying["metadata"]["name"], meta.resource_version(lying)
         with suppress(KubeError):
-            await self._client.delete(kinds.CONFIG_MAP, name, self._namespace, resource_version=version)
-            self._cache.bury(lying)
+            await self._kept.delete(lying)
 
     # New ones
 
@@ -274,7 +264,7 @@ class Records:
         body = records.body(name, self._namespace, (record for record, _ in group))
         try:
             self._metrics.record_written("create", len(group))
-            self._cache.observe(await self._client.create(kinds.CONFIG_MAP, body))
+            await self._kept.create(body)
         except BaseException as error:
             if len(group) > 1 and _is_too_much(error):
                 for one in group:  # nobody is refused for what another one wrote
