@@ -119,10 +119,10 @@ async def test_an_installation_of_upstream_is_adopted(cluster: DevCluster, names
         assert [await world.get(name) for name in ("a", "b")] == completed[:2]
 
 
-async def ready_by_condition(world: World, before: dict[str, Any]) -> dict[str, Any] | None:
+async def ready_by_condition(world: World, before: dict[str, Any]) -> dict[str, Any]:
     found = await world.get(before["metadata"]["name"])
     ready = meta.condition(found, "Ready")
-    return found if ready is not None and ready["reason"] == ALLOCATED else None
+    return found if ready is not None and ready["reason"] == ALLOCATED else {}
 
 
 def as_upstream_left_it(request: dict[str, Any]) -> dict[str, Any]:
