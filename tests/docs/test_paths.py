@@ -30,7 +30,9 @@ def leads_to_a_file(path: str) -> bool:
 
 def test_every_bare_name_of_a_page_is_a_files() -> None:
     """`wire.py` alone, where the sentence has said before in which folder."""
-    names = {path.name for folder in ("src", "tests", "tools") for path in (ROOT / folder).rglob("*.py")}
+    names = {
+        path.name for folder in ("src", "tests", "bench", "tools") for path in (ROOT / folder).rglob("*.py")
+    }
     missing = [
         f"{name_of(page)}: {name}"
         for page in PAGES
