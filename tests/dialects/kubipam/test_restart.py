@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
@@ -24,6 +25,7 @@ from berth.dialects.kubipam.kinds import (
     READY,
     REQUEST,
     ROUND_ROBIN,
+    TAKEN,
 )
 from berth.dialects.kubipam.leases import PRUNED
 from berth.kube import meta
@@ -77,11 +79,20 @@ async def test_a_settled_world_is_left_alone(cluster: DevCluster, namespace: str
         await world.range("10.0.0.0/30")
         await world.grants([31])
         assert await world.granted("busy", size=30) == "none"
+        await eventually(
+            partial(remembers, world, "10.0.0.0-10.0.0.1")
+        )  # written after the grant, in its own time
         before = await versions(world, "p", "r0", "busy")
     async with serving(cluster, namespace) as world:
         await world.range("10.1.0.0/30", name="q")
         await world.granted("last", range="q")
         assert await versions(world, "p", "r0", "busy") == before
+
+
+async def remembers(world: World, taken: str) -> bool:
+    """The range says in its annotation what is taken, for a backup of objects."""
+    text = meta.annotations(await world.get_range()).get(TAKEN, "{}")
+    return bool(json.loads(text) == {world.namespace: taken})
 
 
 async def versions(world: World, range: str, *requests: str) -> list[str]:
