@@ -11,6 +11,7 @@ import secrets
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import orjson
@@ -18,9 +19,9 @@ import pytest
 import pytest_asyncio
 from tests.support.central import World, request_body, running
 from tests.support.ledger import Run, ledger_commands
-from tests.support.mongo import KEY, START, document, dump, element, service, text
+from tests.support.mongo import KEY, START, document, dump, element, exported, service, text
 from tests.support.postgres import PostgresServer
-from tests.support.started import ApiProcess, api_process, start_api
+from tests.support.started import ApiProcess, api_process
 
 from berth.leasing.holders import DAY_MS, NAME_LIMIT
 from berth.store.clock_guard import SETTLE_MS, ClockGuard
@@ -50,8 +51,11 @@ async def register(api: ApiProcess, name: str = "x") -> int:
 
 def refused(folder: Path, *flags: str) -> str:
     """The sentence of a server that does not start."""
-    with pytest.raises(AssertionError, match="did not start: berth: ") as raised:
-        start_api(folder, *flags)
+    with (
+        pytest.raises(AssertionError, match="did not start: berth: ") as raised,
+        api_process(folder, *flags),
+    ):
+        pass
     return str(raised.value)
 
 
@@ -371,6 +375,28 @@ def test_importing_a_dump_of_one_hostile_record(tmp_path: Path, ledger: Run, hos
     assert stored(ledger) == []
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"retention_period_days": {"$numberDouble": "Infinity"}},
+        {"retention_period_days": {"$numberLong": str(2**62)}},
+        {"expires_at": {"$date": {"$numberLong": str(2**62)}}},
+        {"expires_at": {"$date": "9999-99-99"}},
+        {"service_name": {"$oid": "x"}, "namespace_id": []},
+    ],
+)
+def test_importing_lines_of_mongoexport_with_a_hostile_one(
+    tmp_path: Path, ledger: Run, changes: dict[str, Any]
+) -> None:
+    line = json.loads(exported(A))
+    line["services"] = [line["services"][0] | changes]
+    file = tmp_path / "addresses.json"
+    file.write_text(json.dumps(line) + "\n" + exported("83.118.168.11"))
+    outcome = ledger("import-mongo", str(file), "--key-file", str(write_key(tmp_path)))
+    assert (outcome.code, "record 1 (" in outcome.err) == (1, True)
+    assert stored(ledger) == ["83.118.168.11/32"]
+
+
 # Files
 
 
@@ -404,10 +430,7 @@ def test_starting_a_second_server_by_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "folder").symlink_to("real")
     with api_process(tmp_path, "--database", "sqlite:///real/berth.db"):
         for path in ("link.db", "folder/berth.db", "real/../real/berth.db"):
-            said = refused(
-                tmp_path, "--database", f"sqlite:///{path}", "--pepper-file", "real/berth.db.pepper"
-            )
-            assert f"Another server uses {path}" in said
+            assert f"Another server uses {path}" in refused(tmp_path, "--database", f"sqlite:///{path}")
 
 
 def test_starting_a_second_server_by_a_hard_link(tmp_path: Path) -> None:
