@@ -154,7 +154,7 @@ async def test_one_that_fails_is_told_counted_and_tried_again(
         failures = world.api.metrics.backup_failures
 
         async def has_failed() -> bool:
-            return failures._value.get() >= 2
+            return bool(failures._value.get() >= 2)
 
         await eventually(has_failed)
         folder.unlink()
