@@ -157,9 +157,10 @@ def _sweeper(settings: ApiSettings, ledger: Ledger) -> Sweeper:
 def _backups(
     settings: ApiSettings, ledger: Ledger, who: str, api: Api
 ) -> Iterator[Coroutine[Any, Any, None]]:
-    if settings.backup.every_seconds:
-        backups = Backups(settings.backup, settings.database, ledger.engine, api.metrics, api.journal, who)
-        yield backups.back_up_forever()
+    backup = settings.backup
+    if backup.every_seconds and backup.folder is not None:
+        where = (backup.folder, settings.database, ledger.engine)
+        yield Backups(backup, *where, api.metrics, api.journal, who).back_up_forever()
 
 
 async def leave_duty(sweeper: Sweeper) -> None:

@@ -73,7 +73,7 @@ class Backup:
     """Backups by the clock; off at 0."""
 
     every_seconds: float = 0.0
-    folder: Path = Path()
+    folder: Path | None = None
     keep: int = 96  # a day of them at a quarter of an hour
 
 
@@ -87,7 +87,7 @@ def refuse_half(settings: ApiSettings) -> None:
         raise UserError("--netbox-url needs --netbox-token-file.")
     if tls.certificate is None and (tls.key or tls.client_ca):
         raise UserError("--tls-key and --client-ca need --tls-cert.")
-    if bool(settings.backup.every_seconds) != (settings.backup.folder != Path()):
+    if bool(settings.backup.every_seconds) != (settings.backup.folder is not None):
         raise UserError("Backups need both --backup-every and --backup-dir.")
 
 

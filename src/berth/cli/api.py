@@ -183,7 +183,7 @@ def api(
         netbox=Netbox(netbox_url, netbox_token_file, netbox_tag),
         backup=Backup(
             _duration(backup_every, "--backup-every"),
-            backup_dir or Path(),
+            backup_dir,
             int(_positive(backup_keep, "--backup-keep")),
         ),
     )
