@@ -1,4 +1,4 @@
-"""T01, T03, T04, T26, T39: the API killed at every step, on both stores, and the power cut."""
+"""T01, T03, T04, T26, T45: the API killed at every step, on both stores, and the power cut."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ async def test_t26_a_rotation_killed_at_every_step_leaves_one_accepted_secret(
             tried(run.deaths)
 
 
-async def test_t39_killed_during_a_backup_leaves_the_whole_ones_and_nothing_half(
+async def test_t45_killed_during_a_backup_leaves_the_whole_ones_and_nothing_half(
     database: str, tmp_path: Path, times: int, tried: Callable[[int], None]
 ) -> None:
-    """T39: 40 deaths on each store, at every write of a backup in turn."""
+    """T45: 40 deaths on each store, at every write of a backup in turn."""
     folder = tmp_path / "backups"
     with lives(database, tmp_path / "pepper") as run:
         steps = await back_up_through(run, folder, 40 * times)
