@@ -58,8 +58,8 @@ def add_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] | N
 
 
 def set_annotation(obj: Mapping[str, Any], name: str, value: str | None) -> list[Operation]:
-    """The JSON patch for one annotation; None: without it. Empty if it is so already. Refused if the object is
-    not the version we looked at: its answer is the newest one, and what comes next goes over that."""
+    """The JSON patch for one annotation; None: without it. Empty if it is so already. Refused if the object
+    is not the version we looked at: its answer is the newest one, and what comes next goes over that."""
     present = meta.annotations(obj)
     if present.get(name) == value:
         return []

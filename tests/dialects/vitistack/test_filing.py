@@ -11,11 +11,11 @@ import pytest_asyncio
 from tests.support.cluster import make_namespace
 from tests.support.operator import admin
 
+from berth.control.batching import LoadGauge, Tasks
 from berth.control.cache import Cache
 from berth.control.informers import Informer
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds, record_store
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.record_store import Cabinet, Filed, Records
 from berth.dialects.vitistack.records import Record, watched
 from berth.dialects.vitistack.service_annotations import Terms
@@ -37,7 +37,7 @@ class Desk:
         self.cache = Cache()
         self.filed = Filed(self.cache)
         informer = Informer(watched(namespace), self.cache, client)
-        self.records = Records(informer, namespace, Cabinet(self.filed, Metrics(), Crowd()))
+        self.records = Records(informer, namespace, Cabinet(self.filed, Metrics(), LoadGauge(), Tasks()))
 
     async def stored(self) -> list[dict[str, str]]:
         found = await self.client.list(kinds.CONFIG_MAP, self.namespace, label_selector=kinds.RECORD_LABEL)

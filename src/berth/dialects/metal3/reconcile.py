@@ -9,6 +9,7 @@ Cluster changed ─────────► its pools and their claims, and c
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from berth.control.controller import Controller
@@ -22,9 +23,10 @@ from berth.dialects.metal3.claims import PoolClaimHandler
 from berth.dialects.metal3.ipaddressclaim import Capi
 from berth.dialects.metal3.ipclaim import Native
 from berth.dialects.metal3.leases import Leases, Twins, block_key, block_of
-from berth.dialects.metal3.orphans import Janitor, Pace
+from berth.dialects.metal3.orphans import LostAddresses
 from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.pools import PoolLife, Pools
+from berth.dialects.orphans import Collector, Pace
 from berth.dialects.wiring import Listeners, by_age, full_name, is_changed, latest
 from berth.kube import meta
 from berth.kube.meta import Ref
@@ -67,12 +69,13 @@ class _Wiring:
     def built(self) -> DialectRuntime:
         settings = self._kit.settings
         pace = Pace(settings.metal3_sweep_seconds, settings.metal3_orphan_seconds)
-        janitor = Janitor((self._native, self._capi), self._pools, self._kit.events, pace)
+        books = (self._native, self._capi)
+        lost = LostAddresses(books, self._pools, self._pool_kept.cache, self._kit.events)
         return DialectRuntime(
             controllers=(self._pool_controller, *self._claim_controllers.values()),
             adopt=self._adopt,
             routes=admit.routes(),
-            tasks=(janitor.run, janitor.watch_obstacles),
+            tasks=(Collector(lost, pace).run, partial(lost.watch_obstacles, pace.every_seconds)),
         )
 
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> PoolClaimHandler:

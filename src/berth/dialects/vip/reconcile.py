@@ -19,11 +19,12 @@ from berth.control.informers import WatchSpec
 from berth.dialects.claim import ClaimReconciler
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
+from berth.dialects.orphans import Collector
 from berth.dialects.vip import admit, kinds, leases, migration_locks
 from berth.dialects.vip.claims import ServiceHandler
 from berth.dialects.vip.ipgroup import GroupLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
-from berth.dialects.vip.orphans import Janitor, Rules, owners
+from berth.dialects.vip.orphans import PACE, OrphanedIPs, owners
 from berth.dialects.vip.pools import Lease, Register, Shelf
 from berth.dialects.vip.translate import claim_state, owner_of
 from berth.dialects.vip.virtualip import VirtualIPHandler, VirtualLife
@@ -65,12 +66,13 @@ class _Wiring:
 
     def built(self) -> DialectRuntime:
         kit, of_kind = self._kit, owners(self._services, self._vip_kept)
-        janitor = Janitor(self._ledger, of_kind, Rules(classes=kit.settings.vip_classes))
+        pools = {kinds.GROUP_LABEL: self._group_kept, kinds.MAPPING_LABEL: self._mapping_kept}
+        orphans = OrphanedIPs(self._ledger, of_kind, pools, kit.events, kit.settings.vip_classes)
         return DialectRuntime(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
             routes=admit.routes(admit.WhoAmI(kit.client), admit.MayRestore(kit.client)),
-            tasks=(janitor.run, self._resync),
+            tasks=(Collector(orphans, PACE).run, self._resync),
         )
 
     def _group_controller(self) -> Controller:

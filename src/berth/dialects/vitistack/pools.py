@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from berth.control.batching import LoadGauge
 from berth.control.informers import Informer, WatchSpec
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.entries import Coverage, Entries, texts
 from berth.errors import AlreadyExists, Conflict, NotFound
 from berth.kube import meta
@@ -32,8 +32,8 @@ def watched(namespace: str) -> WatchSpec:
 
 
 class Pools:
-    def __init__(self, kept: Informer | None, namespace: str, crowd: Crowd) -> None:
-        self._crowd = crowd
+    def __init__(self, kept: Informer | None, namespace: str, load: LoadGauge) -> None:
+        self._load = load
         self._kept = kept  # None: there is no MetalLB here
         self._namespace = namespace
         self._locks: dict[str, asyncio.Lock] = {}
@@ -51,7 +51,7 @@ class Pools:
             async with self._lock(zone):
                 if not self.missing(zone, missing):
                     return  # whoever held the lock before us has written ours with theirs
-                await self._crowd.gather(GATHER_SECONDS)
+                await self._load.gather(GATHER_SECONDS)
                 wanted = self._wanted.pop(zone, set())
                 if still := self.missing(zone, wanted | missing):
                     await self._change(zone, lambda entries: entries.plus(still))

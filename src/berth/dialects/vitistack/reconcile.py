@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from berth.central.client import Access, ApiClient, TokenFile, trusting
 from berth.control.admission import Handler
+from berth.control.batching import LoadGauge, Tasks
 from berth.control.controller import Controller
 from berth.control.informers import Informer, WatchSpec
 from berth.control.queue import Backoff
@@ -24,7 +26,6 @@ from berth.dialects.vitistack import admit, entries, kinds, pools, record_store,
 from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.context import Parts, Whereabouts
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.heartbeat import Inventories
 from berth.dialects.vitistack.ipam_client import Registrar
 from berth.dialects.vitistack.life import ServiceLife
@@ -67,9 +68,9 @@ class _Wiring:
         self._neighbours = Neighbours(
             self._services.cache, self._filed, settings.vitistack_classes, settings.vitistack_excluded
         )
-        self._crowd = Crowd()
+        self._load, self._tasks = LoadGauge(), Tasks()
         self._api = ApiClient(_access(settings))
-        self._registrar = Registrar(Calls(self._api, kit.metrics, self._crowd), settings.api_url)
+        self._registrar = Registrar(Calls(self._api, kit.metrics, self._load, self._tasks), settings.api_url)
         self._leading = parts = self._parts(kit.client)
         self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
         self._inventories.thawed = self._thawed
@@ -87,8 +88,13 @@ class _Wiring:
             adopt=self._adopt,
             routes=self._routes(),
             tasks=(self._resync, self._inventories.run),
-            around=self._api,
+            around=self._around(),
         )
+
+    @asynccontextmanager
+    async def _around(self) -> AsyncIterator[None]:
+        async with self._api, self._tasks:
+            yield
 
     def _keep_pools(self, kit: Dependencies) -> Informer | None:
         namespace = kit.settings.metallb_namespace
@@ -98,17 +104,17 @@ class _Wiring:
         """One set for the webhooks of every replica, one for the leader's controller."""
         settings = self._kit.settings
         pool_kept = self._pool_kept.through(client) if self._pool_kept is not None else None
-        cabinet = Cabinet(self._filed, self._kit.metrics, self._crowd)
+        cabinet = Cabinet(self._filed, self._kit.metrics, self._load, self._tasks)
         return Parts(
             client=client,
             settings=settings,
-            vault=Vault(client, settings.vitistack_namespace, self._depends_on_default),
+            vault=Vault(client, settings.vitistack_namespace, self._depends_on_default, self._tasks),
             records=Records(self._record_kept.through(client), settings.vitistack_namespace, cabinet),
             registrar=self._registrar,
-            pools=Pools(pool_kept, settings.metallb_namespace, self._crowd),
-            metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
+            pools=Pools(pool_kept, settings.metallb_namespace, self._load),
+            metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels, self._tasks),
             neighbours=self._neighbours,
-            places=Whereabouts(client),
+            places=Whereabouts(client, self._tasks),
             stored=Stored(client, self._services.cache, self._filed, settings.vitistack_pending_seconds),
             metrics=self._kit.metrics,
         )
@@ -120,7 +126,7 @@ class _Wiring:
 
     def _routes(self) -> Mapping[str, Handler]:
         kit, parts = self._kit, self._parts(self._kit.free)
-        frame = admit.Frame(self._ready, kit, self._crowd, parts.stored)
+        frame = admit.Frame(self._ready, kit, self._load, parts.stored)
         return {
             kinds.MUTATE_PATH: frame.around(Mutation(parts).review),
             kinds.VALIDATE_PATH: frame.around(Validation(parts).review),
