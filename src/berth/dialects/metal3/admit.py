@@ -119,12 +119,15 @@ def _answer(review: Review, found: Iterator[Fault]) -> Answer:
 
 
 def _is_long(review: Review) -> bool:
-    """So long that reading it here would hold up everybody else. By length alone, whatever is in it."""
-    spec = review.object.get("spec") or {}
-    lists = [spec.get(field) or () for field in ("pools", "preAllocations", "dnsServers")]
-    servers = sum(len(entry.get("dnsServers") or ()) for entry in lists[0])
-    indexes = ((review.old_object.get("status") or {}).get("indexes")) or ()
-    return sum(map(len, lists)) + servers + len(indexes) > AT_ONCE
+    """So long that reading it here would hold up everybody else. By length alone, whatever is in it: the
+    schema has not looked at it yet."""
+    lists: list[Any] = [(review.old_object.get("status") or {}).get("indexes")]
+    for spec in (obj.get("spec") or {} for obj in (review.object, review.old_object)):
+        lists += [spec.get(field) for field in ("pools", "preAllocations", "dnsServers")]
+        entries = spec.get("pools")
+        if isinstance(entries, list):
+            lists += [entry.get("dnsServers") for entry in entries if isinstance(entry, dict)]
+    return sum(len(one) for one in lists if isinstance(one, list | dict)) > AT_ONCE
 
 
 def defaulted(obj: Object) -> Object:
