@@ -98,6 +98,7 @@ class Admission:
         review = await asyncio.to_thread(parse_review, body) if len(body) > LONG_BYTES else parse_review(body)
         with log.bound(webhook=request.path, uid=review.uid):
             if why := misshapen(review):
+                self._log.info("review refused unread", cause=why)
                 return _Reply(200, render(review, _unreadable(why)), "denied")
             try:
                 answer = await self._routes[request.path](review)

@@ -180,7 +180,7 @@ def _review(request: Any) -> Review:
         review = Review(
             uid=_name(request["uid"]),
             operation=_name(request["operation"]),
-            kind=GroupKind(_word(request["kind"].get("group")), _name(request["kind"]["kind"])),
+            kind=GroupKind(_short(request["kind"].get("group")), _name(request["kind"]["kind"])),
             resource=_name(request["resource"]["resource"]),
             namespace=_word(request.get("namespace")),
             name=_word(request.get("name")) or _own_name(request),
@@ -188,7 +188,7 @@ def _review(request: Any) -> Review:
             object=_object(request.get("object")),
             old_object=_object(request.get("oldObject")),
             dry_run=request.get("dryRun") is True,
-            subresource=_word(request.get("subResource")),
+            subresource=_short(request.get("subResource")),
             options=_object(request.get("options")),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -230,11 +230,19 @@ def _word(value: Any) -> str:
     return value or ""
 
 
-def _name(value: Any) -> str:
-    """One that the API server gives by itself."""
-    if not _word(value) or len(value) > LONGEST_NAME:
+def _short(value: Any) -> str:
+    """What is the API server's own, not a user's."""
+    text = _word(value)
+    if len(text) > LONGEST_NAME:
         raise TypeError("not a name")
-    return str(value)
+    return text
+
+
+def _name(value: Any) -> str:
+    """The same, and it has to be there."""
+    if not (text := _short(value)):
+        raise TypeError("not a name")
+    return text
 
 
 def _mapping(value: Any) -> Object:
