@@ -24,6 +24,7 @@ from berth.net.parse import is_address, parse_host
 
 Object = dict[str, Any]
 Rules = Callable[[Object, Object | None], Iterator[Fault]]
+Run = tuple[str | None, Range | None]  # what is wrong with an entry's bounds; what lies between them
 
 NOT_AN_ADDRESS = "is not a valid IP address"
 FIXED = "cannot be modified"
@@ -197,61 +198,90 @@ class EntryText(NamedTuple):
         return {parse_host(text).family for text in texts if text and is_address(text)}
 
 
+class Hosts(dict[str, Block | None]):
+    """Texts and the addresses they are, or None, each read when it is first asked for."""
+
+    def __missing__(self, text: str) -> Block | None:
+        try:
+            found = parse_host(text)
+        except InvalidText:
+            found = None
+        self[text] = found
+        return found
+
+
+class Runs(dict[tuple[Any, Any, Any], Run]):
+    """Bounds of entries (start, end, subnet) and what lies between them, read in the same way."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        super().__init__()
+        self._hosts = hosts
+
+    def __missing__(self, bounds: tuple[Any, Any, Any]) -> Run:
+        found = self[bounds] = self._read(*bounds)
+        return found
+
+    def _read(self, start: Any, end: Any, subnet: Any) -> Run:
+        first, last = self._hosts[start] if start else None, self._hosts[end] if end else None
+        if start and first is None:
+            return f'invalid Start IP "{start}"', None
+        if end and last is None:
+            return f'invalid End IP "{end}"', None
+        try:
+            block = _subnet(subnet) if subnet else None
+        except InvalidText as error:
+            return f'invalid Subnet "{subnet}": {error}', None
+        if end and not (start or subnet):
+            return "end alone gives no range: set start or subnet too", None
+        if first is not None and last is not None:
+            if first.family is not last.family:
+                return f"start IP {start} and end IP {end} are of different families", None
+            if last.first < first.first:
+                return f"end IP {end} is before start IP {start}", None
+        try:
+            return None, bounded(first, last, block)
+        except InvalidText as error:
+            return str(error), None
+
+
 class PoolTexts:
     """A pool's spec, each text of it read once and when it is asked for: there may be 16,384 entries and
     32,768 reservations. What an edit leaves as it was is read once for the pool before and after it."""
 
-    def __init__(self, spec: Object, hosts: dict[str, Block | None] | None = None) -> None:
+    def __init__(self, spec: Object, other: PoolTexts | None = None) -> None:
         self.spec = spec
-        self.hosts: dict[str, Block | None] = {} if hosts is None else hosts
+        self.hosts: Hosts = Hosts() if other is None else other.hosts
+        self._runs: Runs = Runs(self.hosts) if other is None else other._runs
 
     @cached_property
     def entries(self) -> list[EntryText]:
-        return [self._entry(entry) for entry in self.spec.get("pools") or ()]
+        runs, entries = self._runs, self.spec.get("pools") or ()
+        return [EntryText(e, *runs[e.get("start"), e.get("end"), e.get("subnet")]) for e in entries]
+
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        return self.spec.get("preAllocations") or {}
 
     @cached_property
     def reservations(self) -> list[tuple[str, str, Block | None]]:
-        reserved = self.spec.get("preAllocations") or {}
-        return [(name, text, self.host(text)) for name, text in reserved.items()]
+        hosts = self.hosts
+        return [(name, text, hosts[text]) for name, text in self.reserved.items()]
+
+    def first(self, block: Block | None) -> str | None:
+        """Of the claims that an address is reserved for, the first."""
+        return self._firsts.get(block)
+
+    @cached_property
+    def _firsts(self) -> dict[Block | None, str]:
+        return {block: name for name, _, block in reversed(self.reservations) if block is not None}
 
     @cached_property
     def area(self) -> RangeSet:
         """What the entries have together, sorted once for all that is looked for in it."""
         return RangeSet(entry.range for entry in self.entries if entry.range is not None)
 
-    def host(self, text: str) -> Block | None:
-        """The address, or None if it is none."""
-        if text in self.hosts:
-            return self.hosts[text]
-        try:
-            found = parse_host(text)
-        except InvalidText:
-            found = None
-        self.hosts[text] = found
-        return found
-
-    def _entry(self, entry: Object) -> EntryText:
-        start, end, subnet = entry.get("start"), entry.get("end"), entry.get("subnet")
-        first, last = self.host(start) if start else None, self.host(end) if end else None
-        if start and first is None:
-            return EntryText(entry, f'invalid Start IP "{start}"', None)
-        if end and last is None:
-            return EntryText(entry, f'invalid End IP "{end}"', None)
-        try:
-            block = _subnet(subnet) if subnet else None
-        except InvalidText as error:
-            return EntryText(entry, f'invalid Subnet "{subnet}": {error}', None)
-        if end and not (start or subnet):
-            return EntryText(entry, "end alone gives no range: set start or subnet too", None)
-        if first is not None and last is not None:
-            if first.family is not last.family:
-                return EntryText(entry, f"start IP {start} and end IP {end} are of different families", None)
-            if last.first < first.first:
-                return EntryText(entry, f"end IP {end} is before start IP {start}", None)
-        try:
-            return EntryText(entry, None, bounded(first, last, block))
-        except InvalidText as error:
-            return EntryText(entry, str(error), None)
+    def has(self, block: Block | None) -> bool:
+        return block is not None and self.area.holds(block.family, block.first)
 
 
 def _subnet(text: str) -> tuple[Block, Block]:
@@ -272,13 +302,13 @@ def _pool_faults(read: PoolTexts, old: Object | None) -> Iterator[Fault]:
     if old is None:
         yield from _spec_faults(read, "is out of bonds of the pools given")
         return
-    before = PoolTexts(old.get("spec") or {}, read.hosts)
+    before = PoolTexts(old.get("spec") or {}, read)
     if read.spec == before.spec:
         return
     yield from _pool_changes(read.spec, before.spec)
     bounds = "is out of bounds of the pools given"
     known: set[tuple[str, str]] | None = None
-    for fault in _spec_faults(read, bounds):
+    for fault in _spec_faults(read, bounds, before):
         if known is None:
             known = {_same(one) for one in _spec_faults(before, bounds)}
         if _same(fault) not in known:
@@ -292,11 +322,15 @@ def _same(fault: Fault) -> tuple[str, str]:
     return fault.text, fault.value if isinstance(fault.value, str) else fault.body
 
 
-def _spec_faults(read: PoolTexts, out_of_bounds: str) -> Iterator[Fault]:
-    yield from _pool_fields(read)
-    for _, text, block in read.reservations:
-        if block is None or not read.area.holds(block.family, block.first):
-            yield Fault("spec.preAllocations", text, out_of_bounds)
+def _spec_faults(read: PoolTexts, out_of_bounds: str, before: PoolTexts | None = None) -> Iterator[Fault]:
+    """Of reservations that were as wrong before, and may be very many, none is told."""
+    yield from _pool_fields(read, before)
+    for name, text, block in read.reservations:
+        if read.has(block):
+            continue
+        if before is not None and before.reserved.get(name) == text and not before.has(block):
+            continue
+        yield Fault("spec.preAllocations", text, out_of_bounds)
 
 
 def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
@@ -307,20 +341,20 @@ def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
         yield Fault("spec.allocationStrategy", strategy, "cannot be modified after creation")
 
 
-def _pool_fields(read: PoolTexts) -> Iterator[Fault]:
+def _pool_fields(read: PoolTexts, before: PoolTexts | None) -> Iterator[Fault]:
     spec = read.spec
     yield from _name_prefix(spec.get("namePrefix", ""))
-    yield from _addresses("spec", spec)
+    yield from _addresses("spec", spec, read)
     if spec.get("prefix"):
         # Of the entries that take the pool's own prefix.
         inheriting = (entry for entry in read.entries if not entry.given.get("prefix"))
         families = {family for entry in inheriting for family in entry.families}
         yield from _prefix_of("spec.prefix", spec["prefix"], families)
-    yield from _reservations(read)
+    yield from _reservations(read, before)
     random = spec.get("allocationStrategy") == Strategy.RANDOM
     for index, entry in enumerate(read.entries):
         if random or entry.range is None or entry.given.keys() & FURTHER:
-            yield from _entry(f"spec.pools[{index}]", entry, random=random)
+            yield from _entry(f"spec.pools[{index}]", entry, read, random=random)
 
 
 def _name_prefix(text: str) -> Iterator[Fault]:
@@ -331,28 +365,27 @@ def _name_prefix(text: str) -> Iterator[Fault]:
         yield Fault("spec.namePrefix", text, f"{rule}: it begins the names of IPAddress objects")
 
 
-def _addresses(path: str, fields: Object) -> Iterator[Fault]:
+def _addresses(path: str, fields: Object, read: PoolTexts) -> Iterator[Fault]:
     gateway = fields.get("gateway") or ""
-    if gateway and not is_address(gateway):
+    if gateway and read.hosts[gateway] is None:
         yield Fault(f"{path}.gateway", gateway, NOT_AN_ADDRESS)
     for index, server in enumerate(fields.get("dnsServers") or ()):
-        if server and not is_address(server):
+        if server and read.hosts[server] is None:
             yield Fault(f"{path}.dnsServers[{index}]", server, NOT_AN_ADDRESS)
 
 
-def _reservations(read: PoolTexts) -> Iterator[Fault]:
-    seen: dict[Block, str] = {}
+def _reservations(read: PoolTexts, before: PoolTexts | None) -> Iterator[Fault]:
     for name, text, block in read.reservations:
-        if block is None:
-            yield Fault(f"spec.preAllocations.{name}", text, NOT_AN_ADDRESS)
+        other = read.first(block)
+        if other == name:
             continue
-        other = seen.setdefault(block, name)
-        if other != name:
-            said = f'IP address is already pre-allocated to claim "{other}"'
-            yield Fault(f"spec.preAllocations.{name}", text, said)
+        if before is not None and before.reserved.get(name) == text and before.first(block) == other:
+            continue
+        told = NOT_AN_ADDRESS if other is None else f'IP address is already pre-allocated to claim "{other}"'
+        yield Fault(f"spec.preAllocations.{name}", text, told)
 
 
-def _entry(path: str, entry: EntryText, *, random: bool) -> Iterator[Fault]:
+def _entry(path: str, entry: EntryText, read: PoolTexts, *, random: bool) -> Iterator[Fault]:
     given = entry.given
     if not (given.get("start") or given.get("end") or given.get("subnet")):
         yield Fault(path, given, "pool entry must specify at least one of start, end, or subnet")
@@ -360,7 +393,7 @@ def _entry(path: str, entry: EntryText, *, random: bool) -> Iterator[Fault]:
     if entry.fault is not None:
         yield Fault(path, given, entry.fault)
     if given.get("gateway") or given.get("dnsServers"):
-        yield from _addresses(path, given)
+        yield from _addresses(path, given, read)
     if given.get("prefix"):
         yield from _prefix_of(f"{path}.prefix", given["prefix"], entry.families)
     if entry.fault is None and random and (why := _unsized(entry)):
@@ -390,10 +423,8 @@ def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]
 def _in_use_outside(old: Object, before: PoolTexts, read: PoolTexts) -> Iterator[Fault]:
     """Addresses given out that this edit would leave outside; not those that were outside before."""
     for text in ((old.get("status") or {}).get("indexes") or {}).values():
-        block = read.host(text)
-        if block is None or read.area.holds(block.family, block.first):
-            continue
-        if before.area.holds(block.family, block.first):
+        block = read.hosts[text]
+        if before.has(block) and not read.has(block):
             yield Fault("spec.pools", text, "is in use but out of bounds of the pools given")
 
 

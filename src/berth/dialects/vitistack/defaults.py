@@ -173,8 +173,8 @@ def with_families(service: Object, families: Families, *, creating: bool) -> Obj
     if families is not Families.DUAL and present and STACKS.get(present[0]) is not families:
         raise No(
             f".spec.ipFamilies of Service {service['metadata'].get('name', '')} starts with "
-            f"{cut(str(present[0]))}, and annotation {kinds.FAMILY} says {families}: the first family of a Service cannot be "
-            f"changed; {'leave one of them out' if creating else 'make a new Service'}"
+            f"{cut(str(present[0]))}, and annotation {kinds.FAMILY} says {families}: the first family of a "
+            f"Service cannot be changed; {'leave one of them out' if creating else 'make a new Service'}"
         )
     if creating and families is Families.IPV6 and not present:
         spec["ipFamilies"] = ["IPv6"]
