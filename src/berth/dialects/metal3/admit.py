@@ -255,8 +255,16 @@ class PoolTexts:
 
     @cached_property
     def entries(self) -> list[EntryText]:
-        runs, entries = self._runs, self.spec.get("pools") or ()
-        return [EntryText(e, *runs[e.get("start"), e.get("end"), e.get("subnet")]) for e in entries]
+        return [EntryText(given, *run) for given, run in zip(self._given, self._between, strict=True)]
+
+    @property
+    def _given(self) -> list[Object]:
+        return self.spec.get("pools") or []
+
+    @cached_property
+    def _between(self) -> list[Run]:
+        runs = self._runs
+        return [runs[one.get("start"), one.get("end"), one.get("subnet")] for one in self._given]
 
     @property
     def reserved(self) -> Mapping[str, str]:
@@ -267,21 +275,19 @@ class PoolTexts:
         hosts = self.hosts
         return [(name, text, hosts[text]) for name, text in self.reserved.items()]
 
-    def first(self, block: Block | None) -> str | None:
-        """Of the claims that an address is reserved for, the first."""
-        return self._firsts.get(block)
-
     @cached_property
-    def _firsts(self) -> dict[Block | None, str]:
-        return {block: name for name, _, block in reversed(self.reservations) if block is not None}
+    def first_claims(self) -> dict[Block | None, str]:
+        """Of the claims that an address is reserved for, the first."""
+        return {block: name for name, _, block in reversed(self.reservations)}
+
+    def is_as_wrong(self, name: str, text: str, block: Block | None, other: str | None) -> bool:
+        """Whether this reservation is no address here either, or has the same one before it."""
+        return self.reserved.get(name) == text and (block is None or self.first_claims[block] == other)
 
     @cached_property
     def area(self) -> RangeSet:
         """What the entries have together, sorted once for all that is looked for in it."""
-        return RangeSet(entry.range for entry in self.entries if entry.range is not None)
-
-    def has(self, block: Block | None) -> bool:
-        return block is not None and self.area.holds(block.family, block.first)
+        return RangeSet(found for _, found in self._between if found is not None)
 
 
 def _subnet(text: str) -> tuple[Block, Block]:
@@ -300,19 +306,20 @@ def _pool_faults(read: PoolTexts, old: Object | None) -> Iterator[Fault]:
     address lies outside by now, can still be labelled, held and let go, and repaired step by step.
     """
     if old is None:
-        yield from _spec_faults(read, "is out of bonds of the pools given")
+        yield from _pool_fields(read)
+        yield from _reserved_outside(read, "is out of bonds of the pools given")
         return
     before = PoolTexts(old.get("spec") or {}, read)
     if read.spec == before.spec:
         return
     yield from _pool_changes(read.spec, before.spec)
-    bounds = "is out of bounds of the pools given"
     known: set[tuple[str, str]] | None = None
-    for fault in _spec_faults(read, bounds, before):
+    for fault in _pool_fields(read, before):
         if known is None:
-            known = {_same(one) for one in _spec_faults(before, bounds)}
+            known = {_same(one) for one in _pool_fields(before)}
         if _same(fault) not in known:
             yield fault
+    yield from _reserved_outside(read, "is out of bounds of the pools given", before)
     if before.spec.get("pools") != read.spec.get("pools"):
         yield from _in_use_outside(old, before, read)
 
@@ -322,15 +329,18 @@ def _same(fault: Fault) -> tuple[str, str]:
     return fault.text, fault.value if isinstance(fault.value, str) else fault.body
 
 
-def _spec_faults(read: PoolTexts, out_of_bounds: str, before: PoolTexts | None = None) -> Iterator[Fault]:
-    """Of reservations that were as wrong before, and may be very many, none is told."""
-    yield from _pool_fields(read, before)
-    for name, text, block in read.reservations:
-        if read.has(block):
-            continue
-        if before is not None and before.reserved.get(name) == text and not before.has(block):
-            continue
-        yield Fault("spec.preAllocations", text, out_of_bounds)
+def _reserved_outside(read: PoolTexts, told: str, before: PoolTexts | None = None) -> Iterator[Fault]:
+    """Not those that were outside before, for whichever claim."""
+    area = read.area
+    missing = [(text, block) for _, text, block in read.reservations if not _within(area, block)]
+    old = set() if before is None or not missing else set(before.reserved.values())
+    for text, block in missing:
+        if before is None or text not in old or _within(before.area, block):
+            yield Fault("spec.preAllocations", text, told)
+
+
+def _within(area: RangeSet, block: Block | None) -> bool:
+    return block is not None and area.holds(block.family, block.first)
 
 
 def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
@@ -341,7 +351,7 @@ def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
         yield Fault("spec.allocationStrategy", strategy, "cannot be modified after creation")
 
 
-def _pool_fields(read: PoolTexts, before: PoolTexts | None) -> Iterator[Fault]:
+def _pool_fields(read: PoolTexts, before: PoolTexts | None = None) -> Iterator[Fault]:
     spec = read.spec
     yield from _name_prefix(spec.get("namePrefix", ""))
     yield from _addresses("spec", spec, read)
@@ -353,7 +363,7 @@ def _pool_fields(read: PoolTexts, before: PoolTexts | None) -> Iterator[Fault]:
     yield from _reservations(read, before)
     random = spec.get("allocationStrategy") == Strategy.RANDOM
     for index, entry in enumerate(read.entries):
-        if random or entry.range is None or entry.given.keys() & FURTHER:
+        if random or entry.range is None or not FURTHER.isdisjoint(entry.given):
             yield from _entry(f"spec.pools[{index}]", entry, read, random=random)
 
 
@@ -375,11 +385,14 @@ def _addresses(path: str, fields: Object, read: PoolTexts) -> Iterator[Fault]:
 
 
 def _reservations(read: PoolTexts, before: PoolTexts | None) -> Iterator[Fault]:
+    """Of those that were as wrong before, and may be very many, none is told."""
+    if None not in read.first_claims and len(read.first_claims) == len(read.reservations):
+        return
     for name, text, block in read.reservations:
-        other = read.first(block)
+        other = None if block is None else read.first_claims[block]
         if other == name:
             continue
-        if before is not None and before.reserved.get(name) == text and before.first(block) == other:
+        if before is not None and before.is_as_wrong(name, text, block, other):
             continue
         told = NOT_AN_ADDRESS if other is None else f'IP address is already pre-allocated to claim "{other}"'
         yield Fault(f"spec.preAllocations.{name}", text, told)
@@ -422,9 +435,10 @@ def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]
 
 def _in_use_outside(old: Object, before: PoolTexts, read: PoolTexts) -> Iterator[Fault]:
     """Addresses given out that this edit would leave outside; not those that were outside before."""
+    area, was = read.area, before.area
     for text in ((old.get("status") or {}).get("indexes") or {}).values():
         block = read.hosts[text]
-        if before.has(block) and not read.has(block):
+        if not _within(area, block) and _within(was, block):
             yield Fault("spec.pools", text, "is in use but out of bounds of the pools given")
 
 
