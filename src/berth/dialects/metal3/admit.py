@@ -280,6 +280,11 @@ class PoolTexts:
         """Of the claims that an address is reserved for, the first."""
         return {block: name for name, _, block in reversed(self.reservations)}
 
+    def lost_in(self, edited: PoolTexts) -> RangeSet:
+        """What lay in entries that the edited pool has not: few of very many. Both share their runs."""
+        there = set(map(id, edited._between))
+        return RangeSet(run[1] for run in self._between if id(run) not in there and run[1] is not None)
+
     def is_as_wrong(self, name: str, text: str, block: Block | None, other: str | None) -> bool:
         """Whether this reservation is no address here either, or has the same one before it."""
         return self.reserved.get(name) == text and (block is None or self.first_claims[block] == other)
@@ -334,8 +339,9 @@ def _reserved_outside(read: PoolTexts, told: str, before: PoolTexts | None = Non
     area = read.area
     missing = [(text, block) for _, text, block in read.reservations if not _within(area, block)]
     old = set() if before is None or not missing else set(before.reserved.values())
+    lost = RangeSet() if before is None or not missing else before.lost_in(read)
     for text, block in missing:
-        if before is None or text not in old or _within(before.area, block):
+        if before is None or text not in old or _within(lost, block):
             yield Fault("spec.preAllocations", text, told)
 
 
@@ -435,10 +441,10 @@ def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]
 
 def _in_use_outside(old: Object, before: PoolTexts, read: PoolTexts) -> Iterator[Fault]:
     """Addresses given out that this edit would leave outside; not those that were outside before."""
-    area, was = read.area, before.area
+    area, lost = read.area, before.lost_in(read)
     for text in ((old.get("status") or {}).get("indexes") or {}).values():
         block = read.hosts[text]
-        if not _within(area, block) and _within(was, block):
+        if _within(lost, block) and not _within(area, block):
             yield Fault("spec.pools", text, "is in use but out of bounds of the pools given")
 
 
