@@ -16,7 +16,7 @@ from berth import manifests as make
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Backup
 from berth.cli.main import app
-from berth.devcluster import Binaries
+from berth.devcluster import Binaries, DevCluster
 from berth.manifests import Options
 from berth.metrics import Metrics
 
@@ -252,17 +252,19 @@ def test_the_api_servers_alone_reach_the_webhooks_and_others_the_metrics() -> No
     assert ours["ingress"] == [webhook, {"ports": [{"port": "health"}]}]
 
 
-def test_the_notes_say_who_can_reach_the_webhooks() -> None:
+def test_the_notes_say_who_can_reach_the_webhooks(cluster: DevCluster) -> None:
     warned = "ANY POD of the cluster can send its own reviews"
-    assert warned in notes()
-    assert "ask for pending addresses" in notes("dialects={vitistack}")
+    assert warned in notes(cluster)
+    assert "ask for pending addresses" in notes(cluster, "dialects={vitistack}")
     for closed in ("networkPolicy.apiServerCIDRs={10.0.0.1/32}", "webhook.clientCA.secretName=c"):
-        assert warned not in notes(closed)
+        assert warned not in notes(cluster, closed)
 
 
-def notes(*values: str) -> str:
+def notes(cluster: DevCluster, *values: str) -> str:
+    """As `helm install` prints them: the only command that does, and it wants a cluster even to run dry."""
     flags = [part for value in values for part in ("--set", value)]
-    done = helm("install", "b", str(OPERATOR), "--dry-run=client", "-n", "berth-system", *flags)
+    command = ("install", "b", str(OPERATOR), "--dry-run=client", "-n", "berth-system")
+    done = helm(*command, "--kubeconfig", str(cluster.kubeconfig), *flags)
     return done.stdout.partition("NOTES:")[2]
 
 

@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicies: what CEL can say of the webhooks' rules, so that it holds with no operator.
 
-vip          who may write IP objects; that VirtualIPs are not made any more, and what of them stays
+vip          who may write IP objects; that new VirtualIPs come from a restore only, and what of them stays
 metal3       that the annotation `ipAddress` is an address
 vitistack    annotations of Services that no operator would take: family, addresses, retention and the like
 
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from berth.control.review import LONGEST_ECHO
 from berth.dialects.metal3 import admit as metal3_admit
 from berth.dialects.metal3 import kinds as metal3
 from berth.dialects.vip import admit as vip_admit
@@ -24,11 +25,11 @@ from berth.dialects.vitistack import admit as vitistack_admit
 from berth.dialects.vitistack import kinds as vitistack
 from berth.dialects.vitistack import messages
 from berth.dialects.vitistack.service_annotations import FALSE, MOST_DAYS, TRUE, Families
+from berth.kube.resource import Resource
 from berth.manifests.options import OPERATOR, Object, Options
 from berth.settings import Settings
 
 API_VERSION = "admissionregistration.k8s.io/v1"
-RESTORERS = "berth:restorers"  # the group whose members may put IP objects back from a backup
 
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = rf"(({OCTET}\.){{3}}{OCTET})"
@@ -54,7 +55,7 @@ NUMBER = "^[+-]?[0-9]{1,9}$"
 
 SAID = {
     "name": "said",
-    "expression": "has(object.metadata.annotations) ? object.metadata.annotations : {}",
+    "expression": "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}",
 }
 BEFORE = {
     "name": "before",
@@ -105,6 +106,11 @@ def _text(value: str) -> str:
     return f"'{escaped}'"
 
 
+def _cut(value: str) -> str:
+    cut = f"text.size() > {LONGEST_ECHO} ? text.substring(0, {LONGEST_ECHO}) + '...' : text"
+    return f"[{value}].map(text, {cut})[0]"
+
+
 def _pattern(value: str) -> str:
     """A raw CEL string: a pattern's backslashes are its own."""
     return f"r'{value}'"
@@ -114,33 +120,48 @@ def _pattern(value: str) -> str:
 
 
 def _ip_writers(account: str) -> Object:
-    """IP objects are the ledger: the operator's, and a restore may put back what a backup has."""
+    """IP objects are the ledger: the operator's. A restore puts back a lease with its owner, and edits of it
+    what is not ours."""
     ours = f"request.userInfo.username == {_text(account)}"
-    restoring = (
-        "request.operation == 'CREATE' && has(request.userInfo.groups) && "
-        f"{_text(RESTORERS)} in request.userInfo.groups"
-    )
+    owner = _text(vip.OWNER)
+    owned = f"{owner} in variables.said && variables.said[{owner}].matches({_pattern('(?s)^[^/]*/.')})"
+    left = " && ".join(map(_same_metadata, vip_admit.LEASE_METADATA))
+    restored = f"(request.operation == 'CREATE' && {owned}) || (request.operation == 'UPDATE' && {left})"
     told = (
         "'user ' + request.userInfo.username + ' cannot ' + request.operation.lowerAscii() + "
         f"{_text(f' ip objects, only {account} is allowed')}"
     )
     validation = {
-        "expression": f"{ours} || ({restoring})",
+        "expression": f"{ours} || (({restored}) && {_may_restore(vip.IP)})",
         "message": f"only {account} is allowed to write ip objects",
         "messageExpression": told,
         "reason": "Forbidden",
     }
     constraints = _matching(vip.GROUP, "v1", ["ips"], ["CREATE", "UPDATE", "DELETE"])
-    return {"matchConstraints": constraints, "validations": [validation]}
+    return {"matchConstraints": constraints, "variables": [SAID], "validations": [validation]}
+
+
+def _may_restore(resource: Resource) -> str:
+    """By the group, or by RBAC: a ServiceAccount is in no group that one could choose."""
+    member = f"(has(request.userInfo.groups) && {_text(vip_admit.RESTORERS)} in request.userInfo.groups)"
+    asked = f"authorizer.group({_text(resource.group)}).resource({_text(resource.plural)})"
+    return f"({member} || {asked}.check({_text(vip_admit.RESTORE)}).allowed())"
+
+
+def _same_metadata(name: str) -> str:
+    now, was = f"object.metadata.{name}", f"oldObject.metadata.{name}"
+    return f"has({now}) == has({was}) && (!has({now}) || {now} == {was})"
 
 
 def _virtual_ips() -> Object:
-    """In the webhook's order: the first that is broken is told."""
+    """In the webhook's order: the first that is broken is told. A new one is a restored one, with its
+    finalizer."""
     was, now = (f"{_text(vip.MIGRATE)} in variables.{place}" for place in ("before", "said"))
     new = "request.operation == 'CREATE'"
+    held = f"has(object.metadata.finalizers) && {_text(vip.IP_FINALIZER)} in object.metadata.finalizers"
     state = "(has(oldObject.status) && has(oldObject.status.state) ? oldObject.status.state : '')"
     rules = {
-        f"!({new})": vip_admit.DEPRECATED,
+        f"!({new}) || ({held} && {_may_restore(vip.VIRTUAL_IP)})": vip_admit.DEPRECATED,
         f"{new} || !({was}) || {now}": vip_admit.NOT_STOPPED,
         f"{new} || {was} || !({now}) || {state} == {_text(State.VALID)}": vip_admit.NOT_VALID,
         f"{new} || !({was}) || {_same_field('service')}": vip_admit.SERVICE_FIXED,
@@ -176,8 +197,8 @@ def _wanted_address() -> Object:
     changes = f"!({key} in variables.before) || variables.before[{key}] != variables.said[{key}]"
     looked = f"(request.operation == 'CREATE' || (request.resource.resource == 'ipclaims' && ({changes})))"
     told = (
-        f"{_text('metadata.annotations.ipAddress: Invalid value: ')} + '\"' + variables.said[{key}] + '\"' "
-        f"+ {_text(f': {metal3_admit.NOT_AN_ADDRESS}')}"
+        f"{_text('metadata.annotations.ipAddress: Invalid value: ')} + '\"' "
+        f"+ {_cut(f'variables.said[{key}]')} + '\"' + {_text(f': {metal3_admit.NOT_AN_ADDRESS}')}"
     )
     validation = {
         "expression": f"!({asks}) || !{looked} || variables.said[{key}].matches({_pattern(ADDRESS)})",
@@ -265,7 +286,7 @@ def _listed(texts: Any) -> str:
 
 def _family_told() -> str:
     before, _, after = messages.unknown_family("\0").partition("\0")
-    return f"{_text(before)} + variables.said[{_text(vitistack.FAMILY)}] + {_text(after)}"
+    return f"{_text(before)} + {_cut(f'variables.said[{_text(vitistack.FAMILY)}]')} + {_text(after)}"
 
 
 def _about(which: str) -> str:
@@ -275,7 +296,7 @@ def _about(which: str) -> str:
         return _sentence(before, "object.metadata.name", after)
     before, _, after = messages.invalid_address("\0", "").partition("\0")
     parts = f"variables.said[{_text(vitistack.ADDRESSES)}].split(',')"
-    wrong = f"{parts}.filter(part, !part.matches({_pattern(f'^{HOST}$')}))[0].trim()"
+    wrong = _cut(f"{parts}.filter(part, !part.matches({_pattern(f'^{HOST}$')}))[0].trim()")
     return _sentence(before, "object.metadata.name", f"{after}") + f" + {wrong}"
 
 

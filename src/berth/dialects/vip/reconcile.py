@@ -71,7 +71,7 @@ class _Wiring:
         return DialectRuntime(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
-            routes=admit.routes(admit.WhoAmI(kit.client), admit.MayRestore(kit.client)),
+            routes=admit.routes(admit.WhoAmI(kit.free), admit.MayRestore(kit.free)),
             tasks=(Collector(orphans, PACE).run, self._resync),
         )
 
