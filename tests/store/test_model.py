@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from tests.support.deep import budget
 from tests.support.postgres import PostgresServer
 
+from berth.leasing.decide import Refusal
 from berth.leasing.holders import DAY_MS, Entry, Identity
 from berth.leasing.model import Pool
 from berth.net import parse_range
@@ -27,7 +28,7 @@ from berth.store.clusters import Order, release_cluster, undo
 from berth.store.engine import Clock, connect
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
-from berth.store.requests import Granted, Refused, Register, Release, Released
+from berth.store.requests import Granted, Register, Release, Released
 from berth.store.settlement import Rules
 from berth.store.sweep import Sweeper
 
@@ -187,7 +188,7 @@ class Store:
                 return f"{'registered' if fresh else 'updated'} {address}"
             case Released(address):
                 return f"released {address}"
-            case Refused(reason):
+            case Refusal(reason):
                 return str(reason)
 
     async def picture(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 
 from berth.central import answers, batch, bodies, inventory, limits, pages
-from berth.central.answers import Refusal
+from berth.central.answers import HttpRefusal
 from berth.central.batch import Call
 from berth.central.identity import Caller, Identities, Tokens, bearer
 from berth.central.integrations.event_log import EventLog, shown
@@ -27,13 +27,14 @@ from berth.central.openapi import document
 from berth.central.settings import Limits
 from berth.central.zones import Zones
 from berth.errors import StoreDown
-from berth.leasing.holders import HolderReason
+from berth.leasing.decide import Refusal
+from berth.leasing.model import Reason
 from berth.store.clusters import Order, release_cluster
 from berth.store.heartbeats import Heartbeats
 from berth.store.inventory import Compared, Difference, beside, compare
 from berth.store.ledger import Ledger
 from berth.store.operators import Beat
-from berth.store.requests import Answer, Granted, Refused, Register, Wish
+from berth.store.requests import Answer, Granted, Register, Wish
 
 NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
 NO_PATH = "no such path; see /swagger/index.html"
@@ -134,7 +135,7 @@ class Api:
             self._tell(visit, response.status, seconds, failure)
         return response
 
-    async def _answer(self, visit: Visit) -> tuple[web.Response, Refusal | None]:
+    async def _answer(self, visit: Visit) -> tuple[web.Response, HttpRefusal | None]:
         """The error table: whatever goes wrong becomes JSON with a message, and never an echo of the
         input.
         """
@@ -146,14 +147,14 @@ class Api:
             handler = _handler(methods, visit.request.method)
             async with asyncio.timeout(self._limits.request_seconds) as visit.limit:
                 return await handler(visit), None
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             failure = refusal
         except (StoreDown, TimeoutError):
             failure = store_down()
         except Exception as cause:
             what = {"route": visit.route, "error": type(cause).__name__}
             self.journal.tell("request failed", "central/app", level="error", **what)
-            failure = Refusal(500, "internal error", "Internal")
+            failure = HttpRefusal(500, "internal error", "Internal")
         return answers.refused(failure), failure
 
     def _admit(self, visit: Visit) -> None:
@@ -200,9 +201,9 @@ class Api:
             answer = await self.ledger.submit(wish)
         if _is_wrong(answer):
             self._guesses.wrong(visit.source, target)
-        elif not isinstance(answer, Refused) and not (isinstance(answer, Granted) and answer.missed):
+        elif not isinstance(answer, Refusal) and not (isinstance(answer, Granted) and answer.missed):
             self._guesses.right(visit.source, target)
-        if not isinstance(answer, Refused):
+        if not isinstance(answer, Refusal):
             return answers.told(answer)
         self._tell_of(wish, answer)
         raise answers.translated(answer, wish.pool, call.table)
@@ -217,7 +218,7 @@ class Api:
         try:
             self._throttle.admit(visit.source)
             return {"status": 200, "body": await self._submit(visit, batch.call(item, self.config.zones))}
-        except Refusal as refused:
+        except HttpRefusal as refused:
             refusal = refused
         except StoreDown:
             refusal = store_down()
@@ -229,7 +230,7 @@ class Api:
     async def _delete_cluster(self, visit: Visit) -> web.Response:
         tokens = self.config.tokens
         if not tokens:
-            raise Refusal(404, NO_PATH, "NotFound")
+            raise HttpRefusal(404, NO_PATH, "NotFound")
         token = bearer(visit.request)
         if not tokens.fits(token):
             raise unauthorized("Invalid authentication token" if token else "Authorization required")
@@ -237,9 +238,9 @@ class Api:
         cluster_id = bodies.cluster_id(visit.raw)
         done = await release_cluster(self.ledger.engine, Order(cluster_id, "cluster"))
         if done.frozen:
-            raise Refusal(409, f"Could not deregister cluster: {answers.FROZEN}", HolderReason.CLUSTER_FROZEN)
+            raise HttpRefusal(409, f"Could not deregister cluster: {answers.FROZEN}", Reason.CLUSTER_FROZEN)
         if not done.found:
-            raise Refusal(404, NO_CLUSTER, "NoMatch")
+            raise HttpRefusal(404, NO_CLUSTER, "NoMatch")
         self.journal.app("cluster released", "central/app", cluster_id=cluster_id, expired=done.expired)
         body = {"message": "Cluster expiration set successfully", "cluster_id": cluster_id}
         return answers.json(200, {**body, "expired": done.expired, "skipped": len(done.skipped)})
@@ -326,7 +327,7 @@ class Api:
 
     # Telling
 
-    def _tell_of(self, wish: Wish, answer: Refused) -> None:
+    def _tell_of(self, wish: Wish, answer: Refusal) -> None:
         """What the ledger did is told from its history (chronicle.py); a refusal is not there."""
         who = wish.entry.identity
         self.journal.app(
@@ -341,7 +342,7 @@ class Api:
             cluster_id=who.cluster_id,
         )
 
-    def _tell(self, visit: Visit, status: int, seconds: float, failure: Refusal | None) -> None:
+    def _tell(self, visit: Visit, status: int, seconds: float, failure: HttpRefusal | None) -> None:
         request = visit.request
         fields: dict[str, Any] = {
             "status": status,
@@ -364,15 +365,15 @@ def _leave_out(compared: Compared, held_back: Sequence[Register]) -> None:
     compared.conflict += [Difference(address or "", who, limits.TOO_MANY) for address, who in which]
 
 
-def unauthorized(message: str) -> Refusal:
+def unauthorized(message: str) -> HttpRefusal:
     """Of the cluster route, in its documented shape."""
-    refusal = Refusal(401, message, "Unauthorized")
+    refusal = HttpRefusal(401, message, "Unauthorized")
     refusal.body = {"error": message}
     return refusal
 
 
-def store_down() -> Refusal:
-    refusal = Refusal(503, "the ledger cannot answer now, try again", "StoreDown")
+def store_down() -> HttpRefusal:
+    refusal = HttpRefusal(503, "the ledger cannot answer now, try again", "StoreDown")
     refusal.headers["Retry-After"] = "1"
     return refusal
 
@@ -391,17 +392,17 @@ def _guessed_at(wish: Wish) -> str | None:
 
 def _is_wrong(answer: Answer) -> bool:
     """A secret that opened nothing of what it was tried on; also where it then got a fresh address."""
-    if isinstance(answer, Refused):
-        return answer.missed or answer.reason == HolderReason.NO_MATCH
+    if isinstance(answer, Refusal):
+        return answer.missed or answer.reason == Reason.NO_MATCH
     return isinstance(answer, Granted) and answer.fresh and answer.missed
 
 
 def _handler(methods: Mapping[str, Handler] | None, method: str) -> Handler:
     if methods is None:
-        raise Refusal(404, NO_PATH, "NotFound")
+        raise HttpRefusal(404, NO_PATH, "NotFound")
     handler = methods.get("GET" if method == "HEAD" else method)
     if handler is None:
-        refusal = Refusal(405, f"method not allowed; use {', '.join(methods)}", "MethodNotAllowed")
+        refusal = HttpRefusal(405, f"method not allowed; use {', '.join(methods)}", "MethodNotAllowed")
         refusal.headers["Allow"] = ", ".join(methods)
         raise refusal
     return handler

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.central import answers, bodies
-from berth.central.answers import Refusal
+from berth.central.answers import HttpRefusal
 from berth.central.zones import Zones
 from berth.store.requests import Wish
 
@@ -32,14 +32,14 @@ class Call:
 def items(raw: bytes) -> list[Any]:
     found = bodies.typed(bodies.parsed(raw), "calls", list, [])
     if len(found) > CALLS:
-        raise Refusal(413, f"calls has more than {CALLS} items", "TooLarge")
+        raise HttpRefusal(413, f"calls has more than {CALLS} items", "TooLarge")
     return found
 
 
 def call(item: object, zones: Zones) -> Call:
     method = bodies.typed(item, "method", str, "") if isinstance(item, dict) else ""
     if not isinstance(item, dict) or method not in VERBS:
-        raise Refusal(400, bodies.UNPARSABLE, "Unparsable")
+        raise HttpRefusal(400, bodies.UNPARSABLE, "Unparsable")
     return call_of(method, bodies.typed(item, "body", dict, {}), zones)
 
 

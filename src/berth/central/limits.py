@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from berth.central.answers import Refusal
+from berth.central.answers import HttpRefusal
 
 AT_ONCE = 64  # who shares an address may come in a crowd, as long as none of them is wrong
 REMEMBERED = 10_000  # sources (or source and address pairs) kept in mind
@@ -25,13 +25,13 @@ V = TypeVar("V")
 async def body(request: web.BaseRequest, most: int, seconds: float) -> bytes:
     """The whole body: 413 when it is too large, 408 when it comes too slowly."""
     if (request.content_length or 0) > most:
-        raise Refusal(413, "request body too large", "TooLarge")
+        raise HttpRefusal(413, "request body too large", "TooLarge")
     if request.content.is_eof():
         read = request.content.read_nowait()
     else:
         read = await _read(request, most, seconds)
     if len(read) > most:
-        raise Refusal(413, "request body too large", "TooLarge")
+        raise HttpRefusal(413, "request body too large", "TooLarge")
     return read
 
 
@@ -44,7 +44,7 @@ async def _read(request: web.BaseRequest, most: int, seconds: float) -> bytes:
                 if len(parts) > most:
                     break
     except TimeoutError:
-        raise Refusal(408, "request body came too slowly", "TooSlow") from None
+        raise HttpRefusal(408, "request body came too slowly", "TooSlow") from None
     return bytes(parts)
 
 
@@ -146,7 +146,7 @@ def _remember(table: OrderedDict[K, V], key: K, value: V) -> None:
         table.popitem(last=False)
 
 
-def _slow_down(seconds: float) -> Refusal:
-    refusal = Refusal(429, "too many requests, slow down", TOO_MANY)
+def _slow_down(seconds: float) -> HttpRefusal:
+    refusal = HttpRefusal(429, "too many requests, slow down", TOO_MANY)
     refusal.headers["Retry-After"] = str(max(1, round(seconds + 0.5)))
     return refusal

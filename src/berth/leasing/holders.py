@@ -12,8 +12,9 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import lru_cache
+
+from berth.leasing.model import Reason
 
 DAY_MS = 24 * 60 * 60 * 1000
 RETENTION_DAYS = range(31)
@@ -24,16 +25,6 @@ CONTROL = re.compile(r"[\x00-\x1f]")
 def is_name(text: str) -> bool:
     """Whether a part of an identity, or a uid, can be stored."""
     return 0 < len(text) <= NAME_LIMIT and not CONTROL.search(text)
-
-
-class HolderReason(StrEnum):
-    """Why a holder is refused; the same word in HTTP bodies, metrics and logs."""
-
-    NO_MATCH = "NoMatch"
-    NOT_HOLDER = "NotHolder"
-    SEVERAL_HOLDERS = "SeveralHolders"
-    OTHER_HOLDER = "OtherHolder"
-    CLUSTER_FROZEN = "ClusterFrozen"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -144,13 +135,13 @@ def _preference(candidate: tuple[Entry, str]) -> tuple[bool, int, str]:
     return (not entry.active, -(entry.expires_at or 0), address)
 
 
-def replacement_refusal(entries: Iterable[Entry], holder: Identity, now: int) -> HolderReason | None:
+def replacement_refusal(entries: Iterable[Entry], holder: Identity, now: int) -> Reason | None:
     """Why `holder` may not replace the secret; None when it is the single living holder."""
     living = [entry.identity for entry in entries if entry.lives(now)]
     if len(living) > 1:
-        return HolderReason.SEVERAL_HOLDERS
+        return Reason.SEVERAL_HOLDERS
     if living != [holder] and living:
-        return HolderReason.OTHER_HOLDER
+        return Reason.OTHER_HOLDER
     return None
 
 

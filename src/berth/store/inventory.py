@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from berth.leasing.holders import HolderReason, Identity
+from berth.leasing.holders import Identity
+from berth.leasing.model import Reason
 from berth.secret import Pepper
 from berth.store import operators
 from berth.store.engine import Row
@@ -95,7 +96,7 @@ class _Picture:
         if stored is None:
             self.absent.append(wish)
         elif stored.pool != wish.pool or not opens:
-            self.conflict.append(_difference(wish, HolderReason.NO_MATCH))
+            self.conflict.append(_difference(wish, Reason.NO_MATCH))
             self.guessed.append(wish.address)
         else:
             self.right.add(stored.address)

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from berth.leasing.decide import Refusal
 from berth.leasing.holders import Entry
 from berth.secret import Secret
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A no, with its reason word; central's tables turn it into status and message."""
-
-    reason: str
-    message: str = ""
-    missed: bool = False  # as for Granted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +37,7 @@ class Register:
     address: str | None = None
     new_secret: Secret | None = None
     pending: bool = False
-    otherwise: Refused | None = None  # the answer unless a stored address matches (zone or prefix is gone)
+    otherwise: Refusal | None = None  # the answer unless a stored address matches (zone or prefix is gone)
     only_marked_by: str = ""  # change an entry only as long as this is who set its expiry
 
 
@@ -57,11 +49,11 @@ class Release:
     entry: Entry
     secret: Secret
     address: str | None = None
-    otherwise: Refused | None = None
+    otherwise: Refusal | None = None
 
 
 Wish = Register | Release
-Answer = Granted | Released | Refused
+Answer = Granted | Released | Refusal
 
 
 def pool_key(zone: str, family: int) -> str:

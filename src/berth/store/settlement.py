@@ -10,15 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from berth.leasing import holders
-from berth.leasing.holders import Entry, HolderReason, Identity
+from berth.leasing.decide import Refusal
+from berth.leasing.holders import Entry, Identity
+from berth.leasing.model import Quota, Reason
 from berth.secret import Pepper, Seal, Secret
 from berth.store import operators, rows, statement
 from berth.store.engine import Changes, Locked, Row, Transaction
 from berth.store.memory import Memory
-from berth.store.requests import Answer, Granted, Refused, Register, Release, Released, Wish
+from berth.store.requests import Answer, Granted, Register, Release, Released, Wish
 from berth.store.rows import AddressRow, Behind, Event, HolderRow
 
-NO_MATCH = Refused(HolderReason.NO_MATCH)
+NO_MATCH = Refusal(Reason.NO_MATCH)
 
 
 def takes_away(wish: Wish) -> bool:
@@ -119,14 +121,10 @@ class Book:
 
     def _register(self, wish: Register) -> Answer:
         address = wish.address or self._already_on(wish)
-        if address is None:
-            return self._next_free(wish)
-        stored = self.stored.get(address)
+        stored = self.stored.get(address or "")
         if stored is None:
-            return self._named(wish, address)
-        if stored.pool != wish.pool:
-            return wish.otherwise or NO_MATCH
-        if not self._opens(wish, stored):
+            return self._add(wish, address)
+        if stored.pool != wish.pool or not self._opens(wish, stored):
             return wish.otherwise or NO_MATCH
         return self._join(wish, stored)
 
@@ -157,27 +155,16 @@ class Book:
             self.fitting[key] = self.rules.pepper.opens(secret, stored.seal)
         return self.fitting[key]
 
-    def _next_free(self, wish: Register) -> Answer:
+    def _add(self, wish: Register, named: str | None) -> Answer:
+        """An address that nobody holds, the one that is named or the next free, gets its first holder."""
         if wish.otherwise or wish.new_secret:
             return wish.otherwise or NO_MATCH
-        if self._over_quota(wish):
-            return Refused("QuotaExceeded")
-        return self._add(wish, self.memory.take_next(wish.pool))
-
-    def _named(self, wish: Register, address: str) -> Answer:
-        if wish.otherwise or wish.new_secret:
-            return wish.otherwise or NO_MATCH
-        if self._over_quota(wish):
-            return Refused("QuotaExceeded")
-        return self._add(wish, self.memory.take(wish.pool, address))
-
-    def _over_quota(self, wish: Register) -> bool:
-        used = self.counts.get((wish.entry.identity.cluster_id, wish.pool), 0)
-        return bool(self.rules.quota) and used >= self.rules.quota
-
-    def _add(self, wish: Register, address: str | Refused) -> Answer:
-        """A free address gets its first holder."""
-        if isinstance(address, Refused):
+        key = (wish.entry.identity.cluster_id, wish.pool)
+        used = self.counts.get(key, 0)
+        address = self.memory.grant(
+            wish.pool, named, Quota(self.rules.quota, used) if self.rules.quota else None
+        )
+        if isinstance(address, Refusal):
             return address
         self.taken.append((wish.pool, address))
         row = AddressRow(address, wish.pool, str(uuid.uuid4()), self.rules.pepper.seal(wish.secret), self.now)
@@ -186,8 +173,7 @@ class Book:
         self._write(
             address, wish.pool, entry, Event(self.now, wish.pool, address, "registered", 1, entry.identity)
         )
-        key = (entry.identity.cluster_id, wish.pool)
-        self.counts[key] = self.counts.get(key, 0) + 1
+        self.counts[key] = used + 1
         return Granted(address, fresh=True)
 
     def _join(self, wish: Register, stored: AddressRow) -> Answer:
@@ -212,11 +198,11 @@ class Book:
             )
         return Granted(stored.address, fresh=False)
 
-    def _replace_secret(self, wish: Register, stored: AddressRow, secret: Secret) -> Refused | None:
+    def _replace_secret(self, wish: Register, stored: AddressRow, secret: Secret) -> Refusal | None:
         there = [row.entry for (address, _), row in self.entries.items() if address == stored.address]
         reason = holders.replacement_refusal(there, wish.entry.identity, self.now)
         if reason or wish.entry.identity.cluster_id in self.frozen:
-            return Refused(reason or HolderReason.CLUSTER_FROZEN)
+            return Refusal(reason or Reason.CLUSTER_FROZEN)
         self._reseal(stored, secret)
         self._end_for_good(there, stored, wish.entry.identity)
         who = wish.entry.identity
@@ -253,9 +239,9 @@ class Book:
             return wish.otherwise or NO_MATCH
         old = self.entries.get((stored.address, wish.entry.identity.key))
         if old is None or (wish.entry.uid and old.entry.uid and wish.entry.uid != old.entry.uid):
-            return Refused(HolderReason.NOT_HOLDER)
+            return Refusal(Reason.NOT_HOLDER)
         if wish.entry.identity.cluster_id in self.frozen:
-            return Refused(HolderReason.CLUSTER_FROZEN)
+            return Refusal(Reason.CLUSTER_FROZEN)
         entry = holders.released(old.entry, wish.entry, self.locked.begins)
         if entry != old.entry:
             event = Event(self.now, stored.pool, stored.address, "released", 0, entry.identity)

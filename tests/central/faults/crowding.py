@@ -10,9 +10,10 @@ from random import Random
 
 from tests.support.central import SECRET, Options, World
 
+from berth.leasing.decide import Refusal
 from berth.leasing.holders import Entry, Identity
 from berth.secret import Secret
-from berth.store.requests import Granted, Refused, Register, Release, Released
+from berth.store.requests import Granted, Register, Release, Released
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 NET = "zones: [{name: inet, ipv4: [192.0.2.1-192.0.2.254]}]"
@@ -87,7 +88,7 @@ async def _nothing_lost(one: Crowd) -> None:
     held = await one.replicas[0].stored()
     assert len(held) == len(set(held)) == 240 + len(one.owner), "I2: an address is lost or double"
     filling = one.replicas[1].ledger
-    while not isinstance(await filling.submit(Register(POOL, entry(f"f{time.time_ns()}"), KEY)), Refused):
+    while not isinstance(await filling.submit(Register(POOL, entry(f"f{time.time_ns()}"), KEY)), Refusal):
         pass
     assert len(await one.replicas[2].stored()) == 254, "I2: not every address can be used"
 
