@@ -7,13 +7,13 @@ import pytest
 from berth.errors import Taken
 from berth.leasing import Pool, Quota, Reason, Refusal
 from berth.net import parse_range
-from berth.store.memory import Memory
+from berth.store.memory import PoolMemory
 
 ZONE = "z/4"
 
 
-def memory(*ranges: str, without: str = "") -> Memory:
-    found = Memory()
+def memory(*ranges: str, without: str = "") -> PoolMemory:
+    found = PoolMemory()
     excluded = tuple(map(parse_range, without.split()))
     found.configure({ZONE: Pool(ZONE, tuple(map(parse_range, ranges)), excluded)})
     return found

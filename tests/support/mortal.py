@@ -31,7 +31,7 @@ from tests.support.power import watch_files
 
 from berth import log
 from berth.central import answers
-from berth.central.app import Visit
+from berth.central.app import ApiRequest
 from berth.store.engine import sqlite_path
 from berth.store.postgres import Postgres, PostgresTransaction
 from berth.store.sqlite import Sqlite, SqliteTransaction
@@ -134,7 +134,7 @@ async def live(order: dict[str, Any]) -> None:
 def serve_sweeps(world: World) -> None:
     """Sweeps happen when a test asks for one, so that every life has the same steps."""
 
-    async def sweep(_: Visit) -> web.Response:
+    async def sweep(_: ApiRequest) -> web.Response:
         swept = await world.sweep()
         return answers.json(200, {"freed": swept.addresses, "held_back": swept.held_back})
 

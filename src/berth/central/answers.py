@@ -10,8 +10,8 @@ from aiohttp import web
 
 from berth.leasing.decide import Refusal
 from berth.leasing.model import Reason
+from berth.net.host import masked
 from berth.store.admin import NOT_FOUND
-from berth.store.hosts import masked
 from berth.store.requests import Granted, Released, family_of, zone_of
 
 Table = Mapping[str, tuple[int, str]]

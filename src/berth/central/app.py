@@ -24,17 +24,17 @@ from berth.central.integrations.event_log import EventLog, shown
 from berth.central.limits import Guesses, Throttle
 from berth.central.metrics import ApiMetrics
 from berth.central.openapi import document
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 from berth.central.zones import Zones
 from berth.errors import StoreDown
 from berth.leasing.decide import Refusal
 from berth.leasing.model import Reason
 from berth.store.clusters import Order, release_cluster
 from berth.store.heartbeats import Heartbeats
-from berth.store.inventory import Compared, Difference, beside, compare
+from berth.store.inventory import Comparison, Difference, beside, compare
 from berth.store.ledger import Ledger
 from berth.store.operators import Beat
-from berth.store.requests import Answer, Granted, Register, Wish
+from berth.store.requests import Granted, LedgerAnswer, LedgerRequest, RegisterRequest
 
 NO_CLUSTER = "Could not deregister cluster: no addresses with assosiated cluster_id found in the database"
 NO_PATH = "no such path; see /swagger/index.html"
@@ -42,7 +42,7 @@ PROBES = ("/readyz", "/metrics")  # with a bucket of their own: who asks too muc
 TOKEN_BYTES = 32 * 1024  # of a report that count as one request: about 100 registrations
 LARGE_BYTES = 64 * 1024  # what takes longer to parse is parsed beside the event loop
 SHOWN_LENGTH = 200  # of what a client may choose freely, in an event
-Handler = Callable[["Visit"], Awaitable[web.Response]]
+Handler = Callable[["ApiRequest"], Awaitable[web.Response]]
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Config:
 
 
 @dataclass(slots=True)
-class Visit:
+class ApiRequest:
     """One request on its way; the body stays here for the journal."""
 
     request: web.BaseRequest
@@ -70,14 +70,14 @@ class Visit:
         return str(peer[0]) if peer else ""
 
 
-class Api:
+class IpamApi:
     """Answers requests; `web.Server(api)` is the server."""
 
     def __init__(
         self,
         ledger: Ledger,
         config: Config,
-        bounds: Limits,
+        bounds: ApiLimits,
         metrics: ApiMetrics,
         journal: EventLog,
         *,
@@ -125,7 +125,7 @@ class Api:
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         started = time.perf_counter()
-        visit = Visit(request)
+        visit = ApiRequest(request)
         response, failure = await self._answer(visit)
         seconds = time.perf_counter() - started
         self.metrics.answered(visit.route, request.method[:10], response.status, seconds)
@@ -135,7 +135,7 @@ class Api:
             self._tell(visit, response.status, seconds, failure)
         return response
 
-    async def _answer(self, visit: Visit) -> tuple[web.Response, HttpRefusal | None]:
+    async def _answer(self, visit: ApiRequest) -> tuple[web.Response, HttpRefusal | None]:
         """The error table: whatever goes wrong becomes JSON with a message, and never an echo of the
         input.
         """
@@ -157,7 +157,7 @@ class Api:
             failure = HttpRefusal(500, "internal error", "Internal")
         return answers.refused(failure), failure
 
-    def _admit(self, visit: Visit) -> None:
+    def _admit(self, visit: ApiRequest) -> None:
         """Whatever is asked for counts, also what is not there; `/healthz` alone costs nothing."""
         if visit.route in PROBES:
             self._throttle.admit(f"{visit.source} probes")
@@ -166,24 +166,24 @@ class Api:
 
     # Addresses
 
-    async def _post_address(self, visit: Visit) -> web.Response:
+    async def _post_address(self, visit: ApiRequest) -> web.Response:
         return await self._alone(visit, "POST")
 
-    async def _delete_service(self, visit: Visit) -> web.Response:
+    async def _delete_service(self, visit: ApiRequest) -> web.Response:
         return await self._alone(visit, "DELETE")
 
-    async def _alone(self, visit: Visit, method: str) -> web.Response:
+    async def _alone(self, visit: ApiRequest, method: str) -> web.Response:
         visit.raw = await self._body(visit, self._limits.body_bytes)
         call = batch.call_of(method, bodies.parsed(visit.raw), self.config.zones)
         return answers.json(200, await self._submit(visit, call))
 
-    async def _body(self, visit: Visit, most: int) -> bytes:
+    async def _body(self, visit: ApiRequest, most: int) -> bytes:
         """The body of somebody who may send one: nothing is read from, or told to, anybody else."""
         if self.config.identities is not None:
             visit.caller = self.config.identities.caller(visit.request)
         return await self._read(visit, most)
 
-    async def _read(self, visit: Visit, most: int) -> bytes:
+    async def _read(self, visit: ApiRequest, most: int) -> bytes:
         """From the body's last byte on counts the time for an answer; until then it has its own limit."""
         assert visit.limit is not None
         visit.limit.reschedule(None)
@@ -191,30 +191,30 @@ class Api:
         visit.limit.reschedule(asyncio.get_running_loop().time() + self._limits.request_seconds)
         return raw
 
-    async def _submit(self, visit: Visit, call: Call) -> dict[str, Any]:
+    async def _submit(self, visit: ApiRequest, call: Call) -> dict[str, Any]:
         """The body of the ledger's yes; its no is a refusal."""
-        wish = call.wish
+        request = call.request
         if visit.caller is not None:
             visit.caller.admit(call.fields.cluster_id, call.fields.zone)
-        target = wish.address or _guessed_at(wish)
+        target = request.address or _guessed_at(request)
         with self._guesses.trying(visit.source, target):
-            answer = await self.ledger.submit(wish)
+            answer = await self.ledger.submit(request)
         if _is_wrong(answer):
             self._guesses.wrong(visit.source, target)
         elif not isinstance(answer, Refusal) and not (isinstance(answer, Granted) and answer.missed):
             self._guesses.right(visit.source, target)
         if not isinstance(answer, Refusal):
             return answers.told(answer)
-        self._tell_of(wish, answer)
-        raise answers.translated(answer, wish.pool, call.table)
+        self._tell_of(request, answer)
+        raise answers.translated(answer, request.pool, call.table)
 
-    async def _post_batch(self, visit: Visit) -> web.Response:
+    async def _post_batch(self, visit: ApiRequest) -> web.Response:
         """Nothing of this body is kept for the journal either; each call in it has its own event there."""
         raw = await self._body(visit, self._limits.inventory_bytes)
         calls = [self._one_of_many(visit, item) for item in batch.items(raw)]
         return answers.json(200, {"answers": await asyncio.gather(*calls)})
 
-    async def _one_of_many(self, visit: Visit, item: object) -> dict[str, Any]:
+    async def _one_of_many(self, visit: ApiRequest, item: object) -> dict[str, Any]:
         try:
             self._throttle.admit(visit.source)
             return {"status": 200, "body": await self._submit(visit, batch.call(item, self.config.zones))}
@@ -227,7 +227,7 @@ class Api:
 
     # Clusters
 
-    async def _delete_cluster(self, visit: Visit) -> web.Response:
+    async def _delete_cluster(self, visit: ApiRequest) -> web.Response:
         tokens = self.config.tokens
         if not tokens:
             raise HttpRefusal(404, NO_PATH, "NotFound")
@@ -247,7 +247,7 @@ class Api:
 
     # Inventories
 
-    async def _post_inventory(self, visit: Visit) -> web.Response:
+    async def _post_inventory(self, visit: ApiRequest) -> web.Response:
         """Nothing of this body is kept for the journal: it is the largest there is, and all secrets."""
         raw = await self._body(visit, self._limits.inventory_bytes)
         self._throttle.charge(visit.source, len(raw) // TOKEN_BYTES)
@@ -270,7 +270,7 @@ class Api:
         async with self._parsing:
             return await asyncio.to_thread(inventory.report, raw, self.config.zones)
 
-    async def _post_heartbeat(self, visit: Visit) -> web.Response:
+    async def _post_heartbeat(self, visit: ApiRequest) -> web.Response:
         """Of an operator that has reported before, whose epoch only it and we know."""
         beat = inventory.heartbeat(await self._body(visit, self._limits.body_bytes))
         if visit.caller is not None:
@@ -279,7 +279,7 @@ class Api:
         body = {"message": "Heard" if noted.counted else "Report first", "cluster_id": beat.cluster_id}
         return answers.json(200, {**body, "counted": noted.counted, "frozen": noted.frozen})
 
-    def _tell_of_inventory(self, visit: Visit, beat: Beat, compared: Compared) -> None:
+    def _tell_of_inventory(self, visit: ApiRequest, beat: Beat, compared: Comparison) -> None:
         for address in compared.guessed:
             self._guesses.wrong(visit.source, address)
         self.metrics.compared(compared)
@@ -300,19 +300,19 @@ class Api:
 
     # Everything else
 
-    async def _front_page(self, visit: Visit) -> web.Response:
+    async def _front_page(self, visit: ApiRequest) -> web.Response:
         return web.Response(text=pages.FRONT, content_type="text/html")
 
-    async def _page(self, visit: Visit) -> web.Response:
+    async def _page(self, visit: ApiRequest) -> web.Response:
         return web.Response(text=pages.description(document()), content_type="text/html")
 
-    async def _description(self, visit: Visit) -> web.Response:
+    async def _description(self, visit: ApiRequest) -> web.Response:
         return answers.json(200, document())
 
-    async def _healthz(self, visit: Visit) -> web.Response:
+    async def _healthz(self, visit: ApiRequest) -> web.Response:
         return answers.json(200, {"status": "ok"})
 
-    async def _readyz(self, visit: Visit) -> web.Response:
+    async def _readyz(self, visit: ApiRequest) -> web.Response:
         """Ready when the store answers and there are zones; else 503 with the reason."""
         try:
             async with asyncio.timeout(2), self.ledger.engine.snapshot() as tx:
@@ -321,28 +321,28 @@ class Api:
             return answers.json(503, {"status": "unavailable", "reason": f"StoreDown: {cause}"})
         return answers.json(200, {"status": "ok", "zones": list(self.config.zones.names)})
 
-    async def _metrics(self, visit: Visit) -> web.Response:
+    async def _metrics(self, visit: ApiRequest) -> web.Response:
         self.metrics.pools(self.ledger.usage(), self.ledger.waiting)
         return web.Response(body=self.metrics.text(), content_type="text/plain", charset="utf-8")
 
     # Telling
 
-    def _tell_of(self, wish: Wish, answer: Refusal) -> None:
+    def _tell_of(self, request: LedgerRequest, answer: Refusal) -> None:
         """What the ledger did is told from its history (chronicle.py); a refusal is not there."""
-        who = wish.entry.identity
+        who = request.entry.identity
         self.journal.app(
             "address refused",
             "central/app",
             level="warn",
-            pool=wish.pool,
-            address=wish.address or "",
+            pool=request.pool,
+            address=request.address or "",
             reason=answer.reason,
             service_name=who.service_name,
             namespace_id=who.namespace_id,
             cluster_id=who.cluster_id,
         )
 
-    def _tell(self, visit: Visit, status: int, seconds: float, failure: HttpRefusal | None) -> None:
+    def _tell(self, visit: ApiRequest, status: int, seconds: float, failure: HttpRefusal | None) -> None:
         request = visit.request
         fields: dict[str, Any] = {
             "status": status,
@@ -358,7 +358,7 @@ class Api:
             self.journal.error({**fields, "error": failure.reason})
 
 
-def _leave_out(compared: Compared, held_back: Sequence[Register]) -> None:
+def _leave_out(compared: Comparison, held_back: Sequence[RegisterRequest]) -> None:
     """What was guessed at too often is not compared, whoever lists it; the rest of the report counts."""
     which = {(one.address, one.entry.identity) for one in held_back}
     compared.unknown = [one for one in compared.unknown if (one.address, one.who) not in which]
@@ -385,12 +385,12 @@ def _shown(raw: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _guessed_at(wish: Wish) -> str | None:
+def _guessed_at(request: LedgerRequest) -> str | None:
     """Where no address is named, a secret is tried on all that the holder has."""
-    return wish.entry.identity.key if isinstance(wish, Register) else None
+    return request.entry.identity.key if isinstance(request, RegisterRequest) else None
 
 
-def _is_wrong(answer: Answer) -> bool:
+def _is_wrong(answer: LedgerAnswer) -> bool:
     """A secret that opened nothing of what it was tried on; also where it then got a fresh address."""
     if isinstance(answer, Refusal):
         return answer.missed or answer.reason == Reason.NO_MATCH

@@ -64,7 +64,7 @@ class Backups:
             now = await tx.now()
             last = int(await kv.mark(tx, MARK) or 0)
             self.metrics.backup_at.set(last / 1000)
-            mine = await kv.take_duty(tx, MARK, self.who, (now, now + every_ms + 60_000))
+            mine = await kv.take_lease(tx, MARK, self.who, (now, now + every_ms + 60_000))
             return mine and not last <= now < last + every_ms
 
     async def back_up(self) -> Path:

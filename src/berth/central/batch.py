@@ -11,10 +11,10 @@ from typing import Any
 from berth.central import answers, bodies
 from berth.central.answers import HttpRefusal
 from berth.central.zones import Zones
-from berth.store.requests import Wish
+from berth.store.requests import LedgerRequest
 
 CALLS = 256
-VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], Wish], answers.Table]] = {
+VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], LedgerRequest], answers.Table]] = {
     "POST": (bodies.register, answers.REGISTER),
     "DELETE": (bodies.release, answers.RELEASE),
 }
@@ -25,7 +25,7 @@ class Call:
     """One of them, or one that came alone, parsed."""
 
     fields: bodies.Fields
-    wish: Wish
+    request: LedgerRequest
     table: answers.Table
 
 

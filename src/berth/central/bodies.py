@@ -16,9 +16,9 @@ from berth.leasing.holders import NAME_LIMIT, Entry, Identity
 from berth.leasing.holders import is_name as is_name
 from berth.leasing.model import Reason
 from berth.net import Family
+from berth.net.host import canonical
 from berth.secret import Secret
-from berth.store.hosts import canonical
-from berth.store.requests import Register, Release, pool_key
+from berth.store.requests import RegisterRequest, ReleaseRequest, pool_key
 
 UNPARSABLE = "Could not parse incomming request"
 FAMILIES = {"ipv4": Family.V4, "ipv6": Family.V6}
@@ -87,11 +87,11 @@ def typed(body: dict[str, Any], key: str, kind: type[T], default: T) -> T:
     return value
 
 
-def register(sent: Fields, zones: Zones) -> Register:
+def register(sent: Fields, zones: Zones) -> RegisterRequest:
     zone, family, otherwise, address = _checked(sent, zones)
     secret = Secret(sent.secret)
     new_secret = Secret(sent.new_secret) if sent.new_secret else None
-    return Register(
+    return RegisterRequest(
         pool_key(zone, family),
         _entry(sent),
         secret,
@@ -102,9 +102,9 @@ def register(sent: Fields, zones: Zones) -> Register:
     )
 
 
-def release(sent: Fields, zones: Zones) -> Release:
+def release(sent: Fields, zones: Zones) -> ReleaseRequest:
     zone, family, otherwise, address = _checked(sent, zones)
-    return Release(pool_key(zone, family), _entry(sent), Secret(sent.secret), address, otherwise)
+    return ReleaseRequest(pool_key(zone, family), _entry(sent), Secret(sent.secret), address, otherwise)
 
 
 def cluster_id(raw: bytes) -> str:

@@ -72,13 +72,13 @@ class Entry:
         return self.expires_at is None
 
 
-def joined(old: Entry | None, wish: Entry) -> Entry:
+def joined(old: Entry | None, asked: Entry) -> Entry:
     """The entry after a POST: the request's data, expiry cleared. Recall is nothing else."""
-    uid = wish.uid or (old.uid if old else "")
-    return replace(wish, uid=uid, expires_at=None, pending=False, marked_by="", expires_before=None)
+    uid = asked.uid or (old.uid if old else "")
+    return replace(asked, uid=uid, expires_at=None, pending=False, marked_by="", expires_before=None)
 
 
-def reserved(old: Entry | None, wish: Entry, until: int) -> Entry:
+def reserved(old: Entry | None, asked: Entry, until: int) -> Entry:
     """The entry after a POST made during admission: it lapses at `until` unless confirmed.
 
     An active holder is not touched: its object exists, whatever becomes of this request. A retained one keeps
@@ -89,14 +89,14 @@ def reserved(old: Entry | None, wish: Entry, until: int) -> Entry:
     kept = old.expires_at if old is not None and old.expires_at is not None else until
     if old is not None and kept > until:
         return old
-    return replace(wish, expires_at=until, pending=True, marked_by="", expires_before=None)
+    return replace(asked, expires_at=until, pending=True, marked_by="", expires_before=None)
 
 
-def released(old: Entry, wish: Entry, now: int) -> Entry:
+def released(old: Entry, asked: Entry, now: int) -> Entry:
     """The entry after its holder's own DELETE: expires after retention, never later than it already would."""
-    due = _sooner(old.expires_at, after_retention(wish, now))
+    due = _sooner(old.expires_at, after_retention(asked, now))
     before = old.expires_before if old.marked_by else old.expires_at
-    return replace(wish, uid=old.uid, expires_at=due, marked_by="service", expires_before=before)
+    return replace(asked, uid=old.uid, expires_at=due, marked_by="service", expires_before=before)
 
 
 def after_retention(entry: Entry, now: int) -> int:

@@ -65,7 +65,7 @@ class Quota(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A wish for one block. A holder may have several claims, one per family."""
+    """What somebody asks for: one block. A holder may have several claims, one per family."""
 
     holder: str  # unique key of who asks
     name: str = ""  # key into the pools' reservations

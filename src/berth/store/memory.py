@@ -25,7 +25,7 @@ UNKNOWN = -1
 PORTION = 5000
 
 
-class Memory:
+class PoolMemory:
     """Spaces by pool, with the revision each one shows."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from berth.central.integrations.event_log import EventLog
 from berth.central.integrations.sse import ID, Endless, EventParser, ServerEvent
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Ror
-from berth.central.tokens import TokenFile
+from berth.central.tokens import RotatedToken
 from berth.errors import StoreDown
 from berth.store import kv
 from berth.store.clusters import Flooded, Order, release_cluster
@@ -41,7 +41,7 @@ class Listener:
     ) -> None:
         self._settings = settings
         self._journal = journal or EventLog()
-        self._token = TokenFile(settings.token_file) if settings.token_file else None
+        self._token = RotatedToken(settings.token_file) if settings.token_file else None
         self._engine = engine
         self._metrics = metrics
         self._pause = SHORTEST_PAUSE  # before the next connection

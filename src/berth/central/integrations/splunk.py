@@ -15,7 +15,7 @@ from berth import log
 from berth.central.integrations.disk_queue import DiskQueue
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Splunk
-from berth.central.tokens import TokenFile
+from berth.central.tokens import RotatedToken
 
 BATCH = 200
 LONGEST_PAUSE = 30.0
@@ -29,7 +29,7 @@ class Forwarder:
         self._spool = spool
         self._metrics = metrics
         assert settings.token_file is not None
-        self._token = TokenFile(settings.token_file)
+        self._token = RotatedToken(settings.token_file)
         self._url = settings.url.rstrip("/") + "/services/collector/event"
 
     async def store_forever(self) -> None:
