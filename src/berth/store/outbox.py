@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from berth.backoff import Backoff
 from berth.store import kv
 from berth.store.engine import Engine
 
-LONGEST_MS = 300_000
+BACKOFF = Backoff(1.0, 300.0)
 DUE = """SELECT id, kind, address, pool, uid, tries FROM outbox WHERE due_at <= $1
 AND id IN (SELECT min(id) FROM outbox GROUP BY address) ORDER BY id LIMIT 50"""
 
@@ -38,9 +39,8 @@ async def done(engine: Engine, item: OutboxItem) -> None:
 
 async def failed(engine: Engine, item: OutboxItem) -> None:
     """Again later, with growing pauses; others overtake it, its own address waits."""
-    pause = min(LONGEST_MS, 1000 * 2 ** min(item.tries, 10))
     async with engine.transaction() as tx:
-        due_at = await tx.now() + pause
+        due_at = await tx.now() + round(BACKOFF.delay(item.tries) * 1000)
         await tx.rows("UPDATE outbox SET tries = tries + 1, due_at = $2 WHERE id = $1", item.id, due_at)
 
 
