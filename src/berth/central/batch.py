@@ -4,29 +4,13 @@ status and body it would have got alone. For operators under load; nobody has to
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from berth.central import answers, bodies
+from berth.central import bodies
 from berth.central.answers import HttpRefusal
 from berth.central.zones import Zones
-from berth.store.requests import LedgerRequest
 
 CALLS = 256
-VERBS: dict[str, tuple[Callable[[bodies.Fields, Zones], LedgerRequest], answers.Table]] = {
-    "POST": (bodies.register, answers.REGISTER),
-    "DELETE": (bodies.release, answers.RELEASE),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One of them, or one that came alone, parsed."""
-
-    fields: bodies.Fields
-    request: LedgerRequest
-    table: answers.Table
 
 
 def items(raw: bytes) -> list[Any]:
@@ -36,14 +20,8 @@ def items(raw: bytes) -> list[Any]:
     return found
 
 
-def call(item: object, zones: Zones) -> Call:
+def call(item: object, zones: Zones) -> bodies.Call:
     method = bodies.typed(item, "method", str, "") if isinstance(item, dict) else ""
-    if not isinstance(item, dict) or method not in VERBS:
+    if not isinstance(item, dict) or method not in bodies.VERBS:
         raise HttpRefusal(400, bodies.UNPARSABLE, "Unparsable")
-    return call_of(method, bodies.typed(item, "body", dict, {}), zones)
-
-
-def call_of(method: str, body: dict[str, Any], zones: Zones) -> Call:
-    parse, table = VERBS[method]
-    sent = bodies.fields_of(body)
-    return Call(sent, parse(sent, zones), table)
+    return bodies.call_of(method, bodies.typed(item, "body", dict, {}), zones)

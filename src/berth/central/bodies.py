@@ -4,11 +4,13 @@ framework's own validation stays out of the way, and no message repeats what a c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
 
+from berth.central import answers
 from berth.central.answers import HttpRefusal
 from berth.central.zones import Zones
 from berth.leasing.decide import Refusal
@@ -18,7 +20,7 @@ from berth.leasing.model import Reason
 from berth.net import Family
 from berth.net.host import canonical
 from berth.secret import Secret
-from berth.store.requests import RegisterRequest, ReleaseRequest, pool_key
+from berth.store.requests import LedgerRequest, RegisterRequest, ReleaseRequest, pool_key
 
 UNPARSABLE = "Could not parse incomming request"
 FAMILIES = {"ipv4": Family.V4, "ipv6": Family.V6}
@@ -46,6 +48,15 @@ class Fields:
 
     def __repr__(self) -> str:
         return "Fields(***)"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A documented call, parsed: what the ledger is asked, and how its no is told."""
+
+    fields: Fields
+    request: LedgerRequest
+    table: answers.Table
 
 
 def parsed(raw: bytes) -> dict[str, Any]:
@@ -87,6 +98,13 @@ def typed(body: dict[str, Any], key: str, kind: type[T], default: T) -> T:
     return value
 
 
+def call_of(method: str, body: dict[str, Any], zones: Zones) -> Call:
+    """POST of an address or DELETE of a service, alone or in a batch."""
+    parse, table = VERBS[method]
+    sent = fields_of(body)
+    return Call(sent, parse(sent, zones), table)
+
+
 def register(sent: Fields, zones: Zones) -> RegisterRequest:
     zone, family, otherwise, address = _checked(sent, zones)
     secret = Secret(sent.secret)
@@ -105,6 +123,12 @@ def register(sent: Fields, zones: Zones) -> RegisterRequest:
 def release(sent: Fields, zones: Zones) -> ReleaseRequest:
     zone, family, otherwise, address = _checked(sent, zones)
     return ReleaseRequest(pool_key(zone, family), _entry(sent), Secret(sent.secret), address, otherwise)
+
+
+VERBS: Mapping[str, tuple[Callable[[Fields, Zones], LedgerRequest], answers.Table]] = {
+    "POST": (register, answers.REGISTER),
+    "DELETE": (release, answers.RELEASE),
+}
 
 
 def cluster_id(raw: bytes) -> str:
@@ -161,7 +185,7 @@ def _otherwise(zone: str, family: Family, zones: Zones) -> Refusal | None:
     if zone not in zones.names:
         known = ", ".join(f"'{name}'" for name in zones.names)
         return Refusal(Reason.UNKNOWN_ZONE, f"invalid zone '{zone[:100]}', must be one of: {known}")
-    if not zones.serves(zone, family):
+    if pool_key(zone, family) not in zones.pools:
         text = f"no prefixes found for zone {zone} with IP family ipv{int(family)}"
         return Refusal(Reason.FAMILY_ABSENT, text)
     return None

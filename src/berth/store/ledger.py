@@ -17,7 +17,7 @@ from berth import log
 from berth.errors import StoreDown, Taken
 from berth.leasing.model import Pool
 from berth.leasing.usage import Usage
-from berth.store.engine import Engine, Transaction
+from berth.store.engine import Engine
 from berth.store.group_commit import CommitGroup, GroupCommit
 from berth.store.memory import PoolMemory
 from berth.store.requests import LedgerAnswer, LedgerRequest, family_of, zone_of
@@ -75,7 +75,7 @@ class Ledger:
         """Settle a request. StoreDown: nothing is known to have happened; asking again is safe."""
         if self._commits is None:
             raise StoreDown("the ledger is not open")
-        if not self.memory.known(request.pool):
+        if request.pool not in self.memory.spaces:
             assert request.otherwise is not None, "a pool nobody configured"
             return request.otherwise
         return await self._commits.submit(request)
@@ -110,42 +110,28 @@ class Ledger:
         raise AssertionError("unreachable")
 
     async def _settle_once(self, group: CommitGroup) -> list[LedgerAnswer]:
-        book: Settlement | None = None
+        written: Settlement | None = None
         try:
             # Counting for a quota wants a plan for just these clusters.
             async with self.engine.transaction(often=not self.rules.quota) as tx:
-                book, answers, revisions = await self._settle_in(tx, group)
+                pools = [group.pool] if group.pool else sorted({one.pool for one in group.requests()})
+                locked = await tx.lock(pools)
+                requests = group.requests()
+                settlement = Settlement(locked, self.rules, self.memory)
+                await settlement.read(tx, requests)
+                try:
+                    answers = [settlement.settle(request) for request in requests]
+                    revisions = await settlement.write(tx)
+                except BaseException:
+                    settlement.free_taken()  # as long as nobody else can have it
+                    raise
+                written = settlement
         except BaseException:
-            # Not committed, or not known to be: let go in memory and see from the history what happened.
+            # Not committed, or not known to be: free it in memory and see from the history what happened.
             # A sweep may have looked there before this line, so memory goes back to where the group began.
-            if book is not None:
-                self._let_go(book)
-                self.memory.rewind(book.locked.revisions)
+            if written is not None:
+                written.free_taken()
+                self.memory.rewind(written.locked.revisions)
             raise
-        self.memory.committed(revisions, book.epoch)
+        self.memory.committed(revisions, written.epoch)
         return answers
-
-    async def _settle_in(
-        self, tx: Transaction, group: CommitGroup
-    ) -> tuple[Settlement, list[LedgerAnswer], dict[str, int]]:
-        pools = [group.pool] if group.pool else sorted({request.pool for request in group.requests()})
-        locked = await tx.lock(pools)
-        requests = group.requests()
-        behind = self.memory.behind(locked.revisions)
-        book = Settlement(locked, self.rules, self.memory, self.memory.epoch)
-        changes = await book.read(tx, requests, behind)
-        if behind.pool:
-            self.memory.follow(behind, locked.revisions[behind.pool], changes)
-        await self.memory.catch_up(tx, locked.revisions)
-        book.epoch = self.memory.epoch
-        try:
-            answers = [book.settle(request) for request in requests]
-            return book, answers, await book.write(tx)
-        except BaseException:
-            self._let_go(book)
-            raise
-
-    def _let_go(self, book: Settlement) -> None:
-        for _, address in book.taken:
-            self.memory.freed(address)
-        book.taken.clear()

@@ -59,9 +59,6 @@ class PoolMemory:
                 self.spaces[key] = Space(Pool(key))
                 self.revisions[key] = UNKNOWN
 
-    def known(self, key: str) -> bool:
-        return key in self.spaces
-
     def usage(self) -> dict[str, Usage]:
         return {key: space.usage() for key, space in self.spaces.items()}
 

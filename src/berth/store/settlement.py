@@ -6,16 +6,16 @@ reading and writing is plain computation; nothing is written for a request that 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from berth.leasing import holders
 from berth.leasing.decide import Refusal
-from berth.leasing.holders import Entry, Identity
+from berth.leasing.holders import Entry
 from berth.leasing.model import Quota, Reason
 from berth.secret import Pepper, Secret, SecretHash
 from berth.store import operators, rows, statement
-from berth.store.engine import Changes, Locked, Row, Transaction
+from berth.store.engine import Changes, Locked, Transaction
 from berth.store.memory import PoolMemory
 from berth.store.requests import (
     Granted,
@@ -25,7 +25,7 @@ from berth.store.requests import (
     Released,
     ReleaseRequest,
 )
-from berth.store.rows import AddressRow, Behind, HistoryRow, HolderRow
+from berth.store.rows import AddressRow, HistoryRow, HolderRow
 
 NO_MATCH = Refusal(Reason.NO_MATCH)
 
@@ -52,7 +52,7 @@ class Settlement:
     locked: Locked
     rules: LedgerRules
     memory: PoolMemory
-    epoch: int
+    epoch: int = 0  # of the memory that the group is decided on
     stored: dict[str, AddressRow] = field(default_factory=dict)
     entries: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
     by_identity: dict[str, set[str]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Settlement:
     rehashed: dict[str, AddressRow] = field(default_factory=dict)
     written: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
     events: list[HistoryRow] = field(default_factory=list)
-    taken: list[tuple[str, str]] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)  # in memory, for what is added
     fitting: dict[tuple[Secret, SecretHash], bool] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()  # clusters of which nothing may be taken away now
 
@@ -71,8 +71,9 @@ class Settlement:
 
     # Reading
 
-    async def read(self, tx: Transaction, requests: Sequence[LedgerRequest], behind: Behind) -> Sequence[Row]:
-        """What the requests concern; returns how the pool that memory is behind with has changed."""
+    async def read(self, tx: Transaction, requests: Sequence[LedgerRequest]) -> None:
+        """What the requests concern, and what others did in these pools since memory last looked."""
+        behind = self.memory.behind(self.locked.revisions)
         identities = list({request.entry.identity.key for request in requests})
         named = list({request.address for request in requests if request.address})
         changes, pairs = await rows.concerned(tx, identities, named, behind)
@@ -85,8 +86,14 @@ class Settlement:
         if taking:
             self.frozen = await operators.frozen(tx, taking, self.now)
         if self.rules.quota:
-            await self._read_counts(tx, {request.entry.identity.cluster_id for request in requests})
-        return changes
+            count = "SELECT cluster_id, pool, count(DISTINCT address) FROM holders"
+            clusters = list({request.entry.identity.cluster_id for request in requests})
+            found = await tx.rows(f"{count} WHERE cluster_id = ANY($1) GROUP BY 1, 2", clusters)
+            self.counts = {(row[0], row[1]): row[2] for row in found}
+        if behind.pool:
+            self.memory.follow(behind, self.locked.revisions[behind.pool], changes)
+        await self.memory.catch_up(tx, self.locked.revisions)
+        self.epoch = self.memory.epoch
 
     async def _read_for_replacement(self, tx: Transaction, requests: Sequence[LedgerRequest]) -> None:
         """Who replaces a secret must be alone, so there the other holders matter too: on every address that
@@ -100,11 +107,6 @@ class Settlement:
         if which:
             for row in await rows.holders_by(tx, "address", list(which)):
                 self._remember(row)
-
-    async def _read_counts(self, tx: Transaction, clusters: Iterable[str]) -> None:
-        count = "SELECT cluster_id, pool, count(DISTINCT address) FROM holders"
-        sql = f"{count} WHERE cluster_id = ANY($1) GROUP BY 1, 2"
-        self.counts = {(row[0], row[1]): row[2] for row in await tx.rows(sql, list(clusters))}
 
     def _remember(self, row: HolderRow) -> None:
         key = row.entry.identity.key
@@ -177,7 +179,7 @@ class Settlement:
         )
         if isinstance(address, Refusal):
             return address
-        self.taken.append((request.pool, address))
+        self.taken.append(address)
         row = AddressRow(
             address, request.pool, str(uuid.uuid4()), self.rules.pepper.hash(request.secret), self.now
         )
@@ -207,7 +209,12 @@ class Settlement:
             return Granted(stored.address, fresh=False)
         entry = self._after(old.entry if old else None, request)
         if old is None or entry != old.entry:
-            event = self._joined_event(old.entry if old else None, entry)
+            if old is None:
+                event = "joined"
+            elif old.entry.active or entry.pending:
+                event = "updated"
+            else:
+                event = "confirmed" if old.entry.pending else "recalled"
             self._write(
                 stored.address,
                 stored.pool,
@@ -222,19 +229,16 @@ class Settlement:
         if reason or request.entry.identity.cluster_id in self.frozen:
             return Refusal(reason or Reason.CLUSTER_FROZEN)
         self._rehash(stored, secret)
-        self._end_for_good(there, stored, request.entry.identity)
         who = request.entry.identity
-        self.events.append(HistoryRow(self.now, stored.pool, stored.address, "secret replaced", 0, who))
-        return None
-
-    def _end_for_good(self, there: Iterable[Entry], stored: AddressRow, who: Identity) -> None:
-        """Those whose time is over and who do not know the new secret: nobody's undo brings them back."""
         for entry in there:
+            # Whose time is over and who does not know the new secret: nobody's undo brings it back.
             if entry.identity != who and entry.marked_by:
                 over = replace(entry, marked_by="", expires_before=None)
                 row = HolderRow(stored.address, stored.pool, over)
                 self._remember(row)
                 self.written[stored.address, entry.identity.key] = row
+        self.events.append(HistoryRow(self.now, stored.pool, stored.address, "secret replaced", 0, who))
+        return None
 
     def _rehash(self, stored: AddressRow, secret: Secret) -> None:
         hashed = replace(stored, secret_hash=self.rules.pepper.hash(secret))
@@ -244,11 +248,6 @@ class Settlement:
         if request.pending:
             return holders.reserved(old, request.entry, self.locked.begins + self.rules.pending_ms)
         return holders.joined(old, request.entry)
-
-    def _joined_event(self, old: Entry | None, entry: Entry) -> str:
-        if old is None:
-            return "joined"
-        return "updated" if old.active or entry.pending else "confirmed" if old.pending else "recalled"
 
     def _release(self, request: ReleaseRequest) -> LedgerAnswer:
         stored = self.stored.get(request.address or "")
@@ -293,3 +292,9 @@ class Settlement:
             sorted({row.pool for row in self.added.values()}),
         )
         return await tx.write(changes) if self.events else {}
+
+    def free_taken(self) -> None:
+        """Give back in memory what was taken for rows that are not there."""
+        for address in self.taken:
+            self.memory.freed(address)
+        self.taken.clear()
