@@ -330,7 +330,7 @@ class IpamApi:
     # Telling
 
     def _tell_of(self, request: LedgerRequest, answer: Refusal) -> None:
-        """What the ledger did is told from its history (chronicle.py); a refusal is not there."""
+        """What the ledger did is told from its history (history_feed.py); a refusal is not there."""
         who = request.entry.identity
         self.journal.app(
             "address refused",

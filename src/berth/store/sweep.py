@@ -1,7 +1,7 @@
 """Frees what nobody holds any more: entries whose time has passed, then addresses without entries, in one
 transaction per pool and portion, each condition checked again in the statement that deletes. One replica at a
-time does it (a row says who), and none does while the clock cannot be trusted (`guard.py`). Time that is
-only doubted is taken off: what it would have ended is freed later by as much.
+time does it (a row says who), and none does while the clock cannot be trusted (`clock_guard.py`). Time that
+is only doubted is taken off: what it would have ended is freed later by as much.
 """
 
 from __future__ import annotations
