@@ -254,7 +254,7 @@ class Machine:
         self._started_ms = world.clock.shift_ms
         self._world = world
         guard = ClockGuard(self._elapsed_ms, "another boot", lambda: self.synchronised)
-        self._sweeper = Sweeper(world.ledger, guard, "another boot", duty_ms=0)
+        self._sweeper = Sweeper(world.ledger, guard, "another boot", lease_ms=0)
 
     def _elapsed_ms(self) -> int:
         return 5000 + self._world.clock.shift_ms - self._started_ms
@@ -269,7 +269,7 @@ class Machine:
 async def rebooted(tmp_path: Path) -> AsyncIterator[tuple[World, Machine]]:
     """An address is kept for seven days; its server comes back from a boot with a clock eight days ahead."""
     async with running(f"sqlite:///{tmp_path}/berth.db", tmp_path / "berth.db.pepper") as world:
-        world.sweeper = Sweeper(world.ledger, world.sweeper.guard, "before", duty_ms=0)
+        world.sweeper = Sweeper(world.ledger, world.sweeper.guard, "before", lease_ms=0)
         await world.post("x", address=A)
         await world.delete("x", address=A, retention=7)
         await world.sweep()

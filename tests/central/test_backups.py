@@ -17,18 +17,18 @@ from tests.support.processes import wait_until
 from tests.support.started import api_process
 
 from berth.central import backups
-from berth.central.backups import DUTY_MS, OURS, Backups, tidy
+from berth.central.backups import LEASE_MS, OURS, Backups, tidy
 from berth.central.integrations.event_log import EventLog
 from berth.central.settings import Backup
 from berth.store import importing, snapshot
 from berth.store.engine import connect
 from berth.store.migrate import migrate
-from berth.store.queries import Record
+from berth.store.queries import LedgerRecord
 from berth.store.snapshot import Counted, Wanted
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 DAY = 24 * 3600.0
-SOON = DUTY_MS / 1000 + 1
+SOON = LEASE_MS / 1000 + 1
 
 
 def on(world: World, folder: Path, who: str, journal: EventLog | None = None) -> Backups:
@@ -43,7 +43,7 @@ def made(folder: Path) -> list[Path]:
 def addresses(file: Path) -> set[str]:
     """Of a whole backup: read fails where its last line is not right."""
     found = snapshot.read(file, Wanted(backup=True, end=True))
-    return {one.address.address for one in found if isinstance(one, Record)}
+    return {one.address.address for one in found if isinstance(one, LedgerRecord)}
 
 
 async def test_one_is_due_once_the_last_is_old_enough_and_not_before(world: World, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_whoever_writes_a_long_one_keeps_the_duty(
             async def is_renewed() -> bool:
                 async with world.ledger.engine.snapshot() as tx:
                     until = (await tx.rows("SELECT until_at FROM duties WHERE name = 'backup'"))[0][0]
-                    return bool(until - await tx.now() > DUTY_MS - 10_000)
+                    return bool(until - await tx.now() > LEASE_MS - 10_000)
 
             await eventually(is_renewed)
             assert not await other.is_due()

@@ -292,7 +292,9 @@ async def test_the_clock_is_accepted_by_a_person(world: World, ledger: Run) -> N
     """After a jump nothing is freed; once accepted, by replicas on whichever host."""
     await world.post("x", address=A)
     await world.delete("x", address=A)
-    first, second = (Sweeper(world.ledger, ClockGuard(boot=name), name, duty_ms=0) for name in ("one", "two"))
+    first, second = (
+        Sweeper(world.ledger, ClockGuard(boot=name), name, lease_ms=0) for name in ("one", "two")
+    )
     for sweeper in (first, second):
         await sweeper.sweep()
     await world.post("y", address=A)

@@ -36,7 +36,7 @@ async def test_a_dump_is_taken_over_and_can_be_run_again(engine: Engine, tmp_pat
     assert (again.added, again.present) == (0, 1)
     found = await record(engine, "83.118.168.10", "inet")
     assert found is not None
-    assert PEPPER.opens(Secret("SuperSecret"), found.address.seal)
+    assert PEPPER.verifies(Secret("SuperSecret"), found.address.secret_hash)
     assert found.address.uid == bytes(range(12)).hex()
     ends = {row.entry.identity.service_name: row.entry.expires_at for row in found.holders}
     assert ends == {"x": None, "y": EXPIRES}

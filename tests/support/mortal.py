@@ -32,7 +32,7 @@ from tests.support.power import watch_files
 
 from berth import log
 from berth.central import answers, backups
-from berth.central.app import Visit
+from berth.central.app import ApiRequest
 from berth.central.backups import Backups
 from berth.central.integrations.event_log import EventLog
 from berth.central.settings import Backup
@@ -173,7 +173,7 @@ async def live(order: dict[str, Any]) -> None:
 def serve_sweeps(world: World) -> None:
     """Sweeps happen when a test asks for one, so that every life has the same steps."""
 
-    async def sweep(_: Visit) -> web.Response:
+    async def sweep(_: ApiRequest) -> web.Response:
         swept = await world.sweep()
         return answers.json(200, {"freed": swept.addresses, "held_back": swept.held_back})
 
@@ -185,7 +185,7 @@ def serve_backups(world: World, folder: Path) -> None:
     where = (settings, folder, world.database, world.ledger.engine)
     every = Backups(*where, world.api.metrics, EventLog(), "a life")
 
-    async def back_up(_: Visit) -> web.Response:
+    async def back_up(_: ApiRequest) -> web.Response:
         return answers.json(200, {"file": (await every.back_up()).name})
 
     world.api._routes["/backup"] = {"POST": back_up}

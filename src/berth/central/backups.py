@@ -1,5 +1,5 @@
 """Backups by the clock: every so often the whole ledger into a folder, as `berth ledger backup` writes it,
-and the oldest ones go. One replica at a time has that duty, for two minutes at a time and as long as it
+and the oldest ones go. One replica at a time has that lease, for two minutes at a time and as long as it
 writes: when one is killed, another goes on soon, however rarely a backup is due. When that is, is in the
 database, so neither a restart nor another replica begins to count anew.
 
@@ -32,7 +32,9 @@ MARK = "backup"
 OURS = re.compile(r"berth-\d{8}T\d{6}Z\.jsonl\.gz")
 UNFINISHED = re.compile(OURS.pattern + re.escape(PART))
 LOOK_SECONDS = 30.0  # how often at most it is looked whether one is due; a failed one is tried again then
-DUTY_MS = 120_000  # after a kill another one may begin then; longer than a look, or a moment without database
+LEASE_MS = (
+    120_000  # after a kill another one may begin then; longer than a look, or a moment without database
+)
 RENEW_SECONDS = 30.0
 STOP_SECONDS = 2.0
 
@@ -63,23 +65,23 @@ class Backups:
             await asyncio.sleep(min(every / 4, LOOK_SECONDS))
 
     async def is_due(self) -> bool:
-        """True in the replica that has the duty, once the last backup, whoever made it, is old enough."""
+        """True in the replica that has the lease, once the last backup, whoever made it, is old enough."""
         every_ms = round(self.settings.every_seconds * 1000)
         async with self.engine.transaction() as tx:
             now = await tx.now()
             last = int(await kv.mark(tx, MARK) or 0)
             self.metrics.backup_at.set(last / 1000)
-            return await self._has_duty(tx) and not last <= now < last + every_ms
+            return await self._has_lease(tx) and not last <= now < last + every_ms
 
-    async def _has_duty(self, tx: Transaction) -> bool:
+    async def _has_lease(self, tx: Transaction) -> bool:
         now = await tx.now()
-        return await kv.take_duty(tx, MARK, self.who, (now, now + DUTY_MS))
+        return await kv.take_lease(tx, MARK, self.who, (now, now + LEASE_MS))
 
-    async def renew_duty(self) -> None:
+    async def renew_lease(self) -> None:
         """While one is being written. Where the database is away for a moment, the next time does."""
         with suppress(StoreDown):
             async with self.engine.transaction() as tx:
-                await self._has_duty(tx)
+                await self._has_lease(tx)
 
     async def back_up(self) -> Path:
         began = time.monotonic()
@@ -87,7 +89,7 @@ class Backups:
             at = await tx.now()
         name = time.strftime("berth-%Y%m%dT%H%M%SZ.jsonl.gz", time.gmtime(at / 1000))
         path = self.folder / name
-        written = await in_thread(self.database, path, self.renew_duty)
+        written = await in_thread(self.database, path, self.renew_lease)
         async with self.engine.transaction() as tx:
             await kv.set_mark(tx, MARK, str(at))
         self.metrics.backup_at.set(at / 1000)

@@ -9,7 +9,7 @@ from berth.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ApiLimits:
     """What one client may ask of us. Rates and quotas are off at 0: behind a proxy all clients look alike."""
 
     body_bytes: int = 64 * 1024
@@ -104,7 +104,7 @@ class ApiSettings:
     reload_seconds: float = 5.0  # how often files are looked at for changes; 0: on SIGHUP only
     cluster_token_file: Path | None = None  # one token per line; absent or empty: the route is off
     identities: Path | None = None  # absent: open mode, the secret is the proof
-    limits: Limits = field(default_factory=Limits)
+    limits: ApiLimits = field(default_factory=ApiLimits)
     tls: Tls = field(default_factory=Tls)
     ror: Ror = field(default_factory=Ror)
     splunk: Splunk = field(default_factory=Splunk)

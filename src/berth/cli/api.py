@@ -10,7 +10,7 @@ import typer
 
 from berth import log
 from berth.central.serve import serve
-from berth.central.settings import ApiSettings, Backup, Limits, Netbox, Ror, Splunk, Tls
+from berth.central.settings import ApiLimits, ApiSettings, Backup, Netbox, Ror, Splunk, Tls
 from berth.cli.process import run_until_stopped
 from berth.errors import UserError
 
@@ -160,7 +160,7 @@ def api(
         reload_seconds=_positive(reload_seconds, "--reload-seconds") if reload_seconds else 0.0,
         cluster_token_file=cluster_token_file,
         identities=identities,
-        limits=Limits(
+        limits=ApiLimits(
             body_bytes=body_bytes,
             body_seconds=body_seconds,
             request_seconds=request_seconds,

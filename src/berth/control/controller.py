@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
 from berth import log
+from berth.backoff import Backoff
 from berth.control.outcome import After, Outcome
-from berth.control.queue import Backoff, Queue
+from berth.control.queue import Queue
 from berth.errors import BerthError, KubeError, NotLeader
 from berth.kube.meta import Ref
 from berth.metrics import Metrics

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from berth import log
+from berth.backoff import Backoff
 from berth.errors import Gone, KubeError, NotFound, ServerError, Unreachable
 from berth.kube.client import SILENCE_SECONDS, Client, Event, Listing
 from berth.kube.meta import Object
@@ -260,9 +261,9 @@ class Reflector:
         if trouble != self._trouble:
             self._log.warning("watch interrupted", resource=self._scope.resource.key, error=trouble)
             self._trouble = trouble
-        settings = self._settings
-        seconds = min(settings.longest_backoff_seconds, settings.backoff_seconds * 2**self._failures)
-        self._failures = min(self._failures + 1, 16)
+        backoff = Backoff(self._settings.backoff_seconds, self._settings.longest_backoff_seconds)
+        seconds = backoff.delay(self._failures)
+        self._failures += 1
         await self._clock.sleep(at_least_seconds + seconds * self._jitter(0.5, 1.0))
 
     def _recovered(self) -> None:

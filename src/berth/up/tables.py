@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ClaimTable:
     """One kind of claim: where to look, and how to read what it asked and got."""
 
     title: str
@@ -101,16 +101,18 @@ def _row(obj: Object, source: str, given: str) -> Row:
 
 _SERVICES = Resource("", "v1", "Service", "services")
 LISTS = (
-    Listing("metal3", Resource("ipam.metal3.io", "v1alpha1", "IPClaim", "ipclaims"), _ipclaim),
-    Listing(
+    ClaimTable("metal3", Resource("ipam.metal3.io", "v1alpha1", "IPClaim", "ipclaims"), _ipclaim),
+    ClaimTable(
         "metal3, Cluster API's claims",
         Resource("ipam.cluster.x-k8s.io", "v1beta2", "IPAddressClaim", "ipaddressclaims"),
         _capi_claim,
     ),
-    Listing("kubipam", Resource("ipam.mandelsoft.org", "v1alpha1", "IPAMRequest", "ipamrequests"), _request),
-    Listing("vip", _SERVICES, _vip_service),
-    Listing("vip, VirtualIPs", Resource("paas.org", "v1", "VirtualIP", "virtualips"), _virtual_ip),
-    Listing("vitistack", _SERVICES, _vitistack_service),
+    ClaimTable(
+        "kubipam", Resource("ipam.mandelsoft.org", "v1alpha1", "IPAMRequest", "ipamrequests"), _request
+    ),
+    ClaimTable("vip", _SERVICES, _vip_service),
+    ClaimTable("vip, VirtualIPs", Resource("paas.org", "v1", "VirtualIP", "virtualips"), _virtual_ip),
+    ClaimTable("vitistack", _SERVICES, _vitistack_service),
 )
 
 

@@ -22,7 +22,7 @@ from berth.secret import Secret, load_pepper
 from berth.store import importing, snapshot
 from berth.store.engine import Engine, connect, sqlite_path
 from berth.store.migrate import migrate
-from berth.store.queries import Record, all_records
+from berth.store.queries import LedgerRecord, all_records
 from berth.store.snapshot import Wanted
 
 
@@ -66,12 +66,12 @@ async def leave_and_sweep(life: Life, tag: str, address: str) -> None:
     await life.send("POST", "/v2/inventory", {**body, "addresses": listed})
 
 
-async def records(engine: Engine) -> dict[str, Record]:
+async def records(engine: Engine) -> dict[str, LedgerRecord]:
     async with engine.snapshot() as tx:
         return {record.address.address: record async for record in all_records(tx)}
 
 
-def check(found: dict[str, Record], acknowledged: dict[str, str]) -> None:
+def check(found: dict[str, LedgerRecord], acknowledged: dict[str, str]) -> None:
     """I3: what was answered is there. I2: every address has a holder. I1: no holder is on two addresses."""
     on: dict[str, list[str]] = {}
     for address, record in found.items():
@@ -154,8 +154,8 @@ async def rotate_through(run: Lives, engine: Engine, pepper_file: Path, rotation
             answer = await dying.ask("POST", name, **rotation)
             dying.kill()
             pepper = load_pepper(pepper_file, create=False)
-            seal = (await records(engine))[reply.address.partition("/")[0]].address.seal
-            accepted = [one for one in (SECRET, OTHER_SECRET) if pepper.opens(Secret(one), seal)]
+            hashed = (await records(engine))[reply.address.partition("/")[0]].address.secret_hash
+            accepted = [one for one in (SECRET, OTHER_SECRET) if pepper.verifies(Secret(one), hashed)]
             assert len(accepted) == 1, f"I3: {accepted} are accepted"
             assert answer is None or accepted == [OTHER_SECRET]
             await _repeated(run.start(session), name, rotation)

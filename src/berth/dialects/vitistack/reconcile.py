@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from berth.backoff import Backoff
 from berth.central.client import Access, ApiClient, TokenFile, trusting
 from berth.control.admission import Handler
 from berth.control.batching import LoadGauge, Tasks
 from berth.control.controller import Controller
 from berth.control.informers import Informer, WatchSpec
-from berth.control.queue import Backoff
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.vitistack import admit, entries, kinds, pools, record_store, records
