@@ -39,10 +39,10 @@ test-long: setup ## the fault bench with its long numbers
 check: setup format lint types layers unit ## format, lint, types, layers, unit tests: under a minute
 
 format: setup
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff format --check src tests bench
 
 lint: setup
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff check src tests bench
 
 types: setup
 	$(BIN)/mypy
