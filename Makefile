@@ -63,7 +63,7 @@ lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 
 manifests: setup ## write deploy/ anew
 	for part in crds rbac webhooks operator api all; do $(BIN)/berth manifests $$part > deploy/$$part.yaml; done
-	for one in metal3 kubipam vip vitistack; do \
+	for one in $$($(BIN)/python -c "from berth.dialects import ALL_DIALECTS; print(*ALL_DIALECTS)"); do \
 	  $(BIN)/berth manifests bundle --dialects $$one > deploy/$$one.yaml; done
 	$(BIN)/berth manifests bundle --dialects vip --namespace vip-allocator-operator --no-make-namespace \
 	  > deploy/bundle.yaml

@@ -8,12 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ALL_DIALECTS = ("metal3", "kubipam", "vip", "vitistack")
-NEED_NOTHING = ("metal3", "kubipam", "vip")  # vitistack wants an IPAM-API, and MetalLB in its namespace
-
-# What vip serves beside vitistack: both are for Services, and those without a class are then vitistack's.
-VIP_CLASS = "paas.org/vip"
-
 # Namespaces whose Services the vitistack dialect never touches: upstream's list.
 EXCLUDED_NAMESPACES = (
     *("cert-manager", "kube-node-lease", "kube-public", "kube-system", "kubemacpool-system"),
@@ -30,7 +24,7 @@ METALLB_LABELS = (
 @dataclass(frozen=True, slots=True)
 class Settings:
     kubeconfig: Path | None = None
-    dialects: tuple[str, ...] = NEED_NOTHING
+    dialects: tuple[str, ...] = ()
     namespace: str = ""  # watch only this one; empty: all
     watch_filter: str = ""  # Cluster API's label value; empty: everything
 

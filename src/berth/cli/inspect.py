@@ -18,14 +18,14 @@ import typer
 from berth.cli import options
 from berth.cli.options import EXCLUDED, dialect_names, listed
 from berth.cli.tables import print_table, table_lines
+from berth.dialects import ALL_DIALECTS, named
+from berth.dialects.explain import explain as explain_it
+from berth.dialects.explain import parse_target
+from berth.dialects.view import PoolRow
 from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
-from berth.settings import ALL_DIALECTS, Settings
-from berth.views import PoolRow
-from berth.views.every import every
-from berth.views.explain import explain as explain_it
-from berth.views.explain import named
+from berth.settings import Settings
 
 T = TypeVar("T")
 BAR, LEAST_BAR = 20, 5
@@ -140,7 +140,7 @@ def explain(
       berth explain ipclaim/c1 -n metal3
       berth explain service/web --vip-classes paas.org/vip
     """
-    named(what)  # what is written wrong is told before a cluster is asked for
+    parse_target(what)  # what is written wrong is told before a cluster is asked for
     settings = Settings(
         dialects=ALL_DIALECTS,
         api_url=api_url,
@@ -215,7 +215,8 @@ def adopt(
 
 def _all(kubeconfig: Path | None, question: str, settings: Settings) -> list[Any]:
     async def ask(client: Client) -> list[Any]:
-        return [row for views in every(settings) for row in await getattr(views, question)(client, settings)]
+        views = [dialect.view for dialect in named(settings.dialects)]
+        return [row for view in views for row in await getattr(view, question)(client, settings)]
 
     return _asked(kubeconfig, ask)
 

@@ -11,10 +11,11 @@ from berth import log
 from berth.cli import options
 from berth.cli.options import EXCLUDED, dialect_names, listed
 from berth.cli.process import run_until_stopped
+from berth.dialects import ALL_DIALECTS, DIALECTS, NEED_NOTHING
 from berth.dialects.vip.interval import interval_seconds
 from berth.errors import UserError
 from berth.run import Listening, operate
-from berth.settings import ALL_DIALECTS, METALLB_LABELS, NEED_NOTHING, Settings
+from berth.settings import METALLB_LABELS, Settings
 
 # How long the API server may take for a request: its default, which few change.
 REQUEST_SECONDS = 60.0
@@ -36,8 +37,8 @@ def operator(
         str,
         typer.Option(
             envvar="BERTH_DIALECTS",
-            help=f"Comma list of the dialects to serve, out of {', '.join(ALL_DIALECTS)}. vitistack needs "
-            "--api-url, and beside vip each needs loadBalancerClass values of its own.",
+            help=f"Comma list of the dialects to serve, out of {', '.join(ALL_DIALECTS)}. "
+            + " ".join(dialect.advice for dialect in DIALECTS if dialect.advice),
         ),
     ] = ",".join(NEED_NOTHING),
     leader_elect: Annotated[

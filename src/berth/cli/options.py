@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from berth.dialects import ALL_DIALECTS
 from berth.errors import UserError
-from berth.settings import ALL_DIALECTS, EXCLUDED_NAMESPACES
+from berth.settings import EXCLUDED_NAMESPACES
 
 EXCLUDED = ",".join(EXCLUDED_NAMESPACES)
 

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from berth.control.webhooks import Webhook
-from berth.dialects.dialect import Dependencies, DialectRuntime
-from berth.dialects.vitistack import admit, reconcile
+from berth.dialects.dialect import Dependencies, Dialect, DialectRuntime
+from berth.dialects.vitistack import admit, policies, reconcile
+from berth.dialects.vitistack.examples import EXAMPLES
+from berth.dialects.vitistack.view import VIEW
 from berth.settings import Settings
 
 Object = dict[str, Any]
 
 
-class Vitistack:
+class Vitistack(Dialect):
     name = "vitistack"
+    view = VIEW
+    examples = EXAMPLES
+    needs_api = True
+    advice = "vitistack needs --api-url, and beside vip each needs loadBalancerClass values of its own."
 
     def crds(self) -> tuple[Object, ...]:
         """None of our own: Services, and MetalLB's IPAddressPool."""
@@ -49,6 +55,15 @@ class Vitistack:
         )
         places = {settings.vitistack_namespace: own}
         return {**places, settings.metallb_namespace: metallb} if settings.metallb_namespace else places
+
+    def foreign_namespaces(self, settings: Settings) -> frozenset[str]:
+        return frozenset({settings.metallb_namespace})
+
+    def policies(self, settings: Settings, account: str) -> Mapping[str, Object]:
+        return policies.policies(settings)
+
+    def service_classes(self, settings: Settings) -> tuple[str, ...]:
+        return settings.vitistack_classes
 
     def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit)

@@ -13,6 +13,19 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from berth.central.client import trusting
+from berth.dialects.view import (
+    DEFAULTS,
+    Finding,
+    LeaseRow,
+    Object,
+    PoolRow,
+    Question,
+    View,
+    name_of,
+    objects,
+    shown_by,
+    warned,
+)
 from berth.dialects.vitistack import kinds, service_annotations
 from berth.dialects.vitistack.messages import No
 from berth.errors import NotFound, UserError
@@ -21,7 +34,6 @@ from berth.kube.client import Client
 from berth.kube.http.transport import why
 from berth.net import Address
 from berth.settings import Settings
-from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
 
 NAME = "vitistack"
 ASK_SECONDS = 10.0
@@ -173,4 +185,35 @@ async def _without_secret(client: Client, service: Object, settings: Settings) -
     return ""
 
 
-VIEWS = Views(NAME, pools, leases, findings)
+# Explanations
+
+
+def answer(asked: Question) -> str:
+    """What the IPAM-API gave is in the annotations; whether MetalLB serves it, in the status."""
+    if asked.unserved:
+        return asked.unserved
+    zone = zone_of(asked.obj, asked.settings)
+    given = meta.annotations(asked.obj).get(kinds.ADDRESSES, "")
+    if not given and (alone := left_alone(asked.obj, asked.settings)):
+        return f"gets no address: {alone}"
+    if not given:
+        return warned(asked.events) or f"waits: the IPAM-API has given it no address of zone {zone} yet"
+    if shown_by(asked.status):
+        return f"has {given} of zone {zone}"
+    return f"was given {given} of zone {zone}; MetalLB does not serve it yet, if there is one"
+
+
+def considers(row: PoolRow, service: Object, settings: Settings) -> bool:
+    return row.name.partition("/")[0] == zone_of(service, settings)
+
+
+VIEW = View(
+    kinds={"service": (kinds.SERVICE,)},
+    short={"svc": "service"},
+    pools=pools,
+    leases=leases,
+    findings=findings,
+    answer=answer,
+    considers=considers,
+    is_ours=is_ours,
+)

@@ -13,11 +13,11 @@ from tests.support.operator import admin, built, crds_of, install
 from tests.support.vip import World
 
 from berth.devcluster import DevCluster
+from berth.dialects.explain import DEFAULTS, explain
 from berth.dialects.vip import kinds
+from berth.dialects.vip import view as vip
 from berth.errors import NotFound
 from berth.settings import Settings
-from berth.views import DEFAULTS, vip
-from berth.views.explain import explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 GROUP = ("198.51.100.0-29", "198.51.100.0/29", ("198.51.100.0",))

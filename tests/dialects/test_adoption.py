@@ -16,12 +16,14 @@ from typer.testing import CliRunner, Result
 
 from berth.cli.main import app
 from berth.devcluster import DevCluster
+from berth.dialects.explain import DEFAULTS
+from berth.dialects.kubipam import view as kubipam
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
 from berth.dialects.metal3 import kinds
+from berth.dialects.metal3 import view as metal3
 from berth.errors import UserError
 from berth.kube.client import Client
 from berth.kube.resource import Resource
-from berth.views import DEFAULTS, kubipam, metal3
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 Object = dict[str, Any]

@@ -14,12 +14,13 @@ from tests.support.operator import admin, built
 from tests.support.vitistack import SYSTEM, Api, service
 
 from berth.devcluster import DevCluster
+from berth.dialects.explain import DEFAULTS, EVENTS, explain
+from berth.dialects.view import Finding
 from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack import view as vitistack
 from berth.errors import AlreadyExists, NotFound, UserError
 from berth.kube.client import Client
 from berth.settings import Settings
-from berth.views import DEFAULTS, Finding, vitistack
-from berth.views.explain import EVENTS, explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 FIRST, SECOND = "83.118.168.7", "83.118.168.8"
