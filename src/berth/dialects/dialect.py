@@ -4,6 +4,7 @@ A dialect names the kinds it watches, the webhooks it answers and the rights it 
 from the shared parts it is handed, and shows itself to people. Everything else is inside its package:
 
     kinds, translate, claims, pools, leases, admit, reconcile     what it does
+    settings                                                      what it can be told
     crds, policies, view, examples                                what it installs and shows
 """
 
@@ -64,6 +65,7 @@ class Dialect(Protocol):
 
     name: str
     view: View
+    settings: type[Any]  # a dataclass of what it can be told, all of it with defaults
     examples: Examples = Examples()
     needs_api: bool = False  # the IPAM-API: such a dialect is served only where it is asked for
     own_class: str = ""  # the loadBalancerClass it serves where another dialect serves Services without one
@@ -94,6 +96,10 @@ class Dialect(Protocol):
     def service_classes(self, settings: Settings) -> tuple[str, ...]:
         """The loadBalancerClass values it serves, "" for Services without one; nothing: it serves none."""
         return ()
+
+    def check(self, settings: Settings) -> None:
+        """Raises a UserError where what was told makes no sense together."""
+        return
 
     @property
     def classes_flag(self) -> str:

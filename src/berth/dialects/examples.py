@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,9 +44,8 @@ class Examples:
     namespaces: tuple[str, ...] = ()  # that have to be there
     applied: Callable[[Object], Object] = lambda obj: obj  # an example, as it is where all dialects run
     taken_for_granted: Callable[[Sequence[Object]], list[Object]] = lambda examples: []
-    # By the address of the IPAM-API: what the operator is told here, and what its looks are told.
-    settings: Callable[[str], Mapping[str, Any]] = lambda api_url: {}
-    environment: Callable[[str], Mapping[str, str]] = lambda api_url: {}
+    # By the address of the IPAM-API: what the dialect is told here.
+    settings: Callable[[str], object] | None = None
 
 
 def row(obj: Object, source: str, given: str) -> ExampleRow:

@@ -7,8 +7,6 @@ files/policies/DIALECT.yaml   with two words that the chart fills in: its namesp
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
 
 from berth.dialects.dialect import Dialect
@@ -48,5 +46,4 @@ def _of(dialect: Dialect) -> dict[str, str]:
 def _classes_left_open(dialect: Dialect) -> Settings:
     if not dialect.service_classes(Settings()):
         return Settings()
-    classes: dict[str, Any] = {f"{dialect.name}_classes": (f"BERTH_{dialect.name.upper()}_CLASSES",)}
-    return Settings(**classes)
+    return Settings(parts=(dialect.settings(classes=(f"BERTH_{dialect.name.upper()}_CLASSES",)),))

@@ -50,6 +50,12 @@ def _applied(obj: Object, folder: str) -> Object:
     return obj
 
 
+def told(api_url: str) -> tuple[object, ...]:
+    """What the dialects are told here."""
+    found = [dialect.examples.settings for dialect in DIALECTS]
+    return tuple(settings(api_url) for settings in found if settings is not None)
+
+
 def sorted_out(found: Sequence[Object]) -> tuple[list[Object], list[Object]]:
     """What only an old cluster has, and the rest. Our webhooks refuse the first, so it is there before."""
     old = {kind for dialect in DIALECTS for kind in dialect.examples.old_kinds}

@@ -33,7 +33,7 @@ from berth.kube.resource import Resource
 from berth.run import operate
 from berth.settings import Settings
 from berth.up import examples, tables
-from berth.up.examples import Applying
+from berth.up.examples import Applying, told
 
 Object = dict[str, Any]
 CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
@@ -159,14 +159,11 @@ async def _start_api(tasks: asyncio.TaskGroup, running: list[asyncio.Task[None]]
 async def _start_operator(
     tasks: asyncio.TaskGroup, running: list[asyncio.Task[None]], cluster: DevCluster, api: str
 ) -> None:
-    told: dict[str, Any] = {}
-    for dialect in DIALECTS:
-        told |= dialect.examples.settings(f"{api}/v2")
     settings = Settings(
         kubeconfig=cluster.kubeconfig,
         dialects=tuple(dialect.name for dialect in DIALECTS),
         webhook_url=f"https://127.0.0.1:{ports.free(1)[0]}",
-        **told,
+        parts=told(f"{api}/v2"),
     )
     await _told(tasks, running, lambda tell: operate(settings, lambda listening: tell("")))
 

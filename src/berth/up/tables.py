@@ -13,6 +13,8 @@ from rich.table import Table
 from berth.dialects import DIALECTS
 from berth.dialects.examples import ExampleRow
 from berth.kube.client import Client
+from berth.settings import exported
+from berth.up.examples import told
 
 if TYPE_CHECKING:
     from berth.up.stage import Stage
@@ -49,11 +51,11 @@ def _table(title: str, rows: Sequence[ExampleRow]) -> Table:
 
 def _to_try(stage: Stage, rows: Sequence[ExampleRow]) -> list[str]:
     programs = f"{Path(sys.executable).parent}:{stage.kubectl.parent}"
-    told = [pair for dialect in DIALECTS for pair in dialect.examples.environment(f"{stage.api}/v2").items()]
-    variables = " ".join(f"{name}={value}" for name, value in told)
+    variables = {name: value for part in told(f"{stage.api}/v2") for name, value in exported(part).items()}
+    exports = " ".join(f"{name}={value}" for name, value in variables.items())
     plurals = dict.fromkeys(plural for dialect in DIALECTS for plural in dialect.examples.plurals)
     return [
-        f"export KUBECONFIG={stage.kubeconfig} {variables} PATH=$PATH:{programs}",
+        f"export KUBECONFIG={stage.kubeconfig} {exports} PATH=$PATH:{programs}",
         "berth pools && berth leases",
         _explain(rows),
         f"kubectl get {','.join(plurals)} -A",

@@ -10,6 +10,7 @@ from berth.dialects.dialect import ClusterApiProvider, Dependencies, Dialect, Di
 from berth.dialects.metal3 import admit, crds, policies, reconcile
 from berth.dialects.metal3.examples import EXAMPLES
 from berth.dialects.metal3.kinds import CAPI_GROUP, GROUP, PROVIDER
+from berth.dialects.metal3.settings import Metal3Settings
 from berth.dialects.metal3.view import VIEW
 from berth.settings import Settings
 
@@ -21,6 +22,7 @@ STATUS = ["get", "patch", "update"]
 class Metal3(Dialect):
     name = "metal3"
     view = VIEW
+    settings = Metal3Settings
     examples = EXAMPLES
     provider = ClusterApiProvider(PROVIDER, "metal3-ipam-system")  # upstream's: an upgrade stays there
 

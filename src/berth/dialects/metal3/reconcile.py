@@ -25,6 +25,7 @@ from berth.dialects.metal3.life import Life
 from berth.dialects.metal3.orphans import Janitor, Pace
 from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.pools import PoolLife, Pools
+from berth.dialects.metal3.settings import Metal3Settings
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -43,7 +44,7 @@ class _Wiring:
         self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
         self._pool_kept = kit.keep(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
         self._clusters = kit.keep(WatchSpec(kinds.CLUSTERS, optional=True))
-        self._gate = Gate(self._clusters.cache, kit.settings.watch_filter)
+        self._gate = Gate(self._clusters.cache, kit.settings.of(Metal3Settings).watch_filter)
         self._twins = Twins(kit.client)
         self._tally = Tally(kit.metrics, "metal3")
         native, capi = Native(), Capi()
@@ -64,8 +65,8 @@ class _Wiring:
         self._listen()
 
     def built(self) -> DialectRuntime:
-        settings = self._kit.settings
-        pace = Pace(settings.metal3_sweep_seconds, settings.metal3_orphan_seconds)
+        told = self._kit.settings.of(Metal3Settings)
+        pace = Pace(told.sweep_seconds, told.orphan_seconds)
         janitor = Janitor((self._native, self._capi), self._pools, self._kit.events, pace)
         return DialectRuntime(
             controllers=(self._pool_controller, *self._claim_controllers.values()),

@@ -9,6 +9,7 @@ from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.claim_api import Flavour, holder, made_for
 from berth.dialects.metal3.ipaddressclaim import Capi
 from berth.dialects.metal3.ipclaim import Native
+from berth.dialects.metal3.settings import Metal3Settings
 from berth.dialects.metal3.translate import read_pool
 from berth.dialects.view import (
     DEFAULTS,
@@ -121,7 +122,7 @@ async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Findin
 
 
 def _left_alone(obj: Object, settings: Settings) -> str:
-    wanted = settings.watch_filter
+    wanted = settings.of(Metal3Settings).watch_filter
     if not wanted or meta.labels(obj).get(kinds.WATCH_LABEL) == wanted:
         return ""
     return f"its label {kinds.WATCH_LABEL} is not {wanted}: it is left alone; see --watch-filter"

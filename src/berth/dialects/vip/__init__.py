@@ -10,6 +10,7 @@ from berth.dialects.dialect import Dependencies, Dialect, DialectRuntime
 from berth.dialects.vip import admit, crds, policies, reconcile
 from berth.dialects.vip.examples import EXAMPLES
 from berth.dialects.vip.kinds import GROUP, OWN_CLASS
+from berth.dialects.vip.settings import VipSettings
 from berth.dialects.vip.view import VIEW
 from berth.settings import Settings
 
@@ -21,6 +22,7 @@ EDIT = ["get", "list", "patch", "update", "watch"]
 class Vip(Dialect):
     name = "vip"
     view = VIEW
+    settings = VipSettings
     examples = EXAMPLES
     own_class = OWN_CLASS
 
@@ -47,7 +49,7 @@ class Vip(Dialect):
         return policies.policies(account)
 
     def service_classes(self, settings: Settings) -> tuple[str, ...]:
-        return settings.vip_classes
+        return settings.of(VipSettings).classes
 
     def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit)

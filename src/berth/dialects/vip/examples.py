@@ -5,6 +5,7 @@ from __future__ import annotations
 from berth.dialects.examples import ExampleRow, Examples, ExampleTable, Object, row, told_by_condition
 from berth.dialects.view import shown_by
 from berth.dialects.vip.kinds import OWN_CLASS, SERVICE, VIRTUAL_IP
+from berth.dialects.vip.settings import VipSettings
 
 
 def _service(service: Object) -> ExampleRow | None:
@@ -35,6 +36,5 @@ EXAMPLES = Examples(
     plurals=("ipgroups", "ips", "services"),
     old_kinds=("GroupSegmentMapping", "VirtualIP"),
     applied=_with_class,
-    settings=lambda api_url: {"vip_classes": (OWN_CLASS,)},
-    environment=lambda api_url: {"BERTH_VIP_CLASSES": OWN_CLASS},
+    settings=lambda api_url: VipSettings(classes=(OWN_CLASS,)),
 )

@@ -25,6 +25,7 @@ from berth.dialects.vip.life import ServiceLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.orphans import Janitor, Rules, owners
 from berth.dialects.vip.pools import Lease, Register, Shelf
+from berth.dialects.vip.settings import VipSettings
 from berth.dialects.vip.translate import claim_state, owner_of
 from berth.dialects.vip.virtualip import VirtualBook, VirtualClaims, VirtualLife
 from berth.dialects.vip.writes import Objects
@@ -64,7 +65,9 @@ class _Wiring:
 
     def built(self) -> DialectRuntime:
         kit, of_kind = self._kit, owners(self._services, self._vip_kept)
-        janitor = Janitor(self._ledger, of_kind, kit.client, Rules(classes=kit.settings.vip_classes))
+        janitor = Janitor(
+            self._ledger, of_kind, kit.client, Rules(classes=kit.settings.of(VipSettings).classes)
+        )
         return DialectRuntime(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
@@ -78,7 +81,7 @@ class _Wiring:
 
     def _service_controller(self) -> Controller:
         kit = self._kit
-        classes = kit.settings.vip_classes
+        classes = kit.settings.of(VipSettings).classes
         self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
         self._book.promises = migration_locks.Promises(self._vip_kept, kit.client)
         life = ServiceLife(self._book, kit)
@@ -89,7 +92,7 @@ class _Wiring:
         objects = Objects(kit.client, self._vip_kept, self._services)
         self._vip_book = VirtualBook(self._vip_kept, self._register, self._mappings, self._mapping_kept.cache)
         claims = VirtualClaims(self._vip_book, kit)
-        migration = Migration(objects, self._ledger, self._groups, kit.settings.vip_classes)
+        migration = Migration(objects, self._ledger, self._groups, kit.settings.of(VipSettings).classes)
         life = VirtualLife(self._vip_book, claims, migration, objects)
         return Controller("vip.virtualip", life.reconcile, kit.metrics)
 
@@ -124,7 +127,7 @@ class _Wiring:
 
     async def _resync(self) -> None:
         while True:
-            await asyncio.sleep(self._kit.settings.vip_resync_seconds)
+            await asyncio.sleep(self._kit.settings.of(VipSettings).resync_seconds)
             self._everything()
 
     def _group_changed(self, old: Object | None, new: Object | None) -> None:

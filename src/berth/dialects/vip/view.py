@@ -23,6 +23,7 @@ from berth.dialects.view import (
 )
 from berth.dialects.vip import kinds
 from berth.dialects.vip.migrate import is_migrating
+from berth.dialects.vip.settings import VipSettings
 from berth.dialects.vip.translate import (
     Owner,
     Segment,
@@ -120,7 +121,7 @@ class VipObjects:
     seen: dict[Block, str] = field(default_factory=dict)
 
     def serves(self, service: Object) -> bool:
-        return (service["spec"].get("loadBalancerClass") or "") in self.settings.vip_classes
+        return (service["spec"].get("loadBalancerClass") or "") in self.settings.of(VipSettings).classes
 
     def covers(self, block: Block) -> bool:
         return any(group.covers(block) for group in self.groups)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from berth.dialects.examples import ExampleRow, Examples, ExampleTable, Object, row, told_by_condition
 from berth.dialects.vitistack.kinds import ADDRESSES, SERVICE, ZONE
+from berth.dialects.vitistack.settings import VitistackSettings
 from berth.kube import meta
-
-NAMESPACE = "ipam-system"
 
 
 def _service(service: Object) -> ExampleRow | None:
@@ -20,11 +19,7 @@ def _service(service: Object) -> ExampleRow | None:
 EXAMPLES = Examples(
     tables=(ExampleTable("vitistack", SERVICE, _service),),
     plurals=("services",),
-    namespaces=(NAMESPACE,),
-    settings=lambda api_url: {
-        "api_url": api_url,
-        "vitistack_namespace": NAMESPACE,
-        "metallb_namespace": "",  # there is none: addresses are in the annotations
-    },
-    environment=lambda api_url: {"BERTH_API_URL": api_url},
+    namespaces=(VitistackSettings().namespace,),
+    # Without MetalLB the addresses are in the annotations.
+    settings=lambda api_url: VitistackSettings(api_url=api_url, metallb_namespace=""),
 )

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from berth.dialects.cel import BEFORE, HOST, HOSTS, NUMBER, SAID, Object, listed, matching, pattern, text
 from berth.dialects.vitistack import admit, kinds, messages
 from berth.dialects.vitistack.service_annotations import FALSE, MOST_DAYS, TRUE, Families
-from berth.settings import Settings
+from berth.dialects.vitistack.settings import VitistackSettings
 
 
-def policies(settings: Settings) -> Mapping[str, Object]:
+def policies(settings: VitistackSettings) -> Mapping[str, Object]:
     return {"berth-vitistack-services": _services(settings)}
 
 
-def _services(settings: Settings) -> Object:
+def _services(settings: VitistackSettings) -> Object:
     """The Services that the webhooks are asked about, and of their annotations those that are new or another
     than before. An IPv4-mapped address passes here, and is the webhooks' to refuse.
     """
@@ -26,7 +26,7 @@ def _services(settings: Settings) -> Object:
     going = [one for one in webhook.match_conditions if one["name"] != "load-balancer"]
     return {
         "matchConstraints": constraints,
-        "matchConditions": [_served(settings.vitistack_classes), *going],
+        "matchConditions": [_served(settings.classes), *going],
         "variables": [SAID, BEFORE],
         "validations": [
             _says(kinds.FAMILY, f"in {listed(Families)}", _family_told()),

@@ -28,6 +28,7 @@ from berth.dialects.view import (
 )
 from berth.dialects.vitistack import kinds, service_annotations
 from berth.dialects.vitistack.messages import No
+from berth.dialects.vitistack.settings import VitistackSettings
 from berth.errors import NotFound, UserError
 from berth.kube import meta
 from berth.kube.client import Client
@@ -48,7 +49,7 @@ def is_ours(service: Object) -> bool:
 
 
 def zone_of(service: Object, settings: Settings) -> str:
-    return meta.annotations(service).get(kinds.ZONE, settings.vitistack_zone)
+    return meta.annotations(service).get(kinds.ZONE, settings.of(VitistackSettings).zone)
 
 
 async def _services(client: Client, settings: Settings) -> list[Object]:
@@ -66,7 +67,7 @@ def _held(services: Iterable[Object]) -> list[tuple[Object, Address]]:
 
 
 async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
-    if settings.api_url:
+    if settings.of(VitistackSettings).api_url:
         return await _asked_zones(settings)
     different = {(zone_of(one, settings), at) for one, at in _held(await _services(client, settings))}
     counted = Counter(f"{zone}/ipv{int(address.family)}" for zone, address in different)
@@ -75,12 +76,14 @@ async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
 
 
 async def _asked_zones(settings: Settings) -> list[PoolRow]:
-    root = settings.api_url.rstrip("/").removesuffix("/v2")
+    root = settings.of(VitistackSettings).api_url.rstrip("/").removesuffix("/v2")
     try:
         timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"{root}/metrics", ssl=trusting(settings.api_ca_file) or True) as answer,
+            session.get(
+                f"{root}/metrics", ssl=trusting(settings.of(VitistackSettings).api_ca_file) or True
+            ) as answer,
         ):
             answer.raise_for_status()
             return _zone_rows(await answer.text())
@@ -142,9 +145,9 @@ def _age(service: Object) -> tuple[str, str]:
 def left_alone(service: Object, settings: Settings) -> str:
     """Why the operator with these settings would not look at it; empty: it would."""
     of_class = service["spec"].get("loadBalancerClass") or ""
-    if service["metadata"]["namespace"] in settings.vitistack_excluded:
+    if service["metadata"]["namespace"] in settings.of(VitistackSettings).excluded:
         return "its namespace is left alone; see --vitistack-excluded"
-    if of_class not in settings.vitistack_classes:
+    if of_class not in settings.of(VitistackSettings).classes:
         what = f"its class {of_class}" if of_class else "a Service without a class"
         return f"{what} is served only where --vitistack-classes says so"
     return ""
@@ -175,7 +178,7 @@ def _clash(service: Object, keys: dict[Address, tuple[str, str]]) -> str:
 async def _without_secret(client: Client, service: Object, settings: Settings) -> str:
     named = meta.annotations(service).get(kinds.SECRET_NAME, kinds.DEFAULT_SECRET)
     own = named != kinds.DEFAULT_SECRET
-    namespace = service["metadata"]["namespace"] if own else settings.vitistack_namespace
+    namespace = service["metadata"]["namespace"] if own else settings.of(VitistackSettings).namespace
     try:
         secret = await client.get(kinds.SECRET, named, namespace)
     except NotFound:
