@@ -39,10 +39,10 @@ test-long: setup ## the fault bench with its long numbers
 check: setup format lint types layers unit ## format, lint, types, layers, unit tests: under a minute
 
 format: setup
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff format --check src tests bench
 
 lint: setup
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff check src tests bench
 
 types: setup
 	$(BIN)/mypy
@@ -61,15 +61,16 @@ lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --python-version 3.11 --output-file requirements.lock
 
-manifests: setup ## write deploy/ anew
+manifests: setup ## write deploy/ and docs/settings.md anew
 	for part in crds rbac webhooks operator api all; do $(BIN)/berth manifests $$part > deploy/$$part.yaml; done
-	for one in metal3 kubipam vip vitistack; do \
+	for one in $$($(BIN)/python -c "from berth.dialects import ALL_DIALECTS; print(*ALL_DIALECTS)"); do \
 	  $(BIN)/berth manifests bundle --dialects $$one > deploy/$$one.yaml; done
 	$(BIN)/berth manifests bundle --dialects vip --namespace vip-allocator-operator --no-make-namespace \
 	  > deploy/bundle.yaml
 	$(BIN)/berth manifests chart-files --into deploy/charts/berth-operator
 	$(BIN)/berth manifests kustomize --into deploy/kustomize
 	$(BIN)/berth manifests clusterctl --into deploy/clusterctl
+	$(BIN)/python tools/settings_page.py > docs/settings.md
 
 # For another Python or system: make wheels WHEELS_FOR="--python-version 3.12 --platform manylinux_2_28_aarch64"
 WHEELS_FOR ?=

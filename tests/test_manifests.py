@@ -25,7 +25,8 @@ FILES = {
     "bundle.yaml": make.bundle(VIP),
     **{f"{name}.yaml": make.bundle(Options(dialects=(name,))) for name in make.EVERY},
 }
-BEFORE = {"bundle.yaml": {VIP.namespace}, "vitistack.yaml": {make.METALLB}, "all.yaml": {make.METALLB}}
+METALLB = "metallb-system"
+BEFORE = {"bundle.yaml": {VIP.namespace}, "vitistack.yaml": {METALLB}, "all.yaml": {METALLB}}
 CHOICES = [(name,) for name in make.EVERY] + [make.NEED_NOTHING, make.EVERY]
 
 

@@ -17,6 +17,7 @@ from tests.support.operator import admin, crds_of, eventually, install
 
 from berth import manifests as make
 from berth.devcluster import DevCluster
+from berth.dialects.cel import ADDRESS, HOSTS
 from berth.dialects.vip import admit as vip_admit
 from berth.dialects.vip import kinds as vip_kinds
 from berth.dialects.vitistack import messages
@@ -24,7 +25,6 @@ from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.service_annotations import read_addresses
 from berth.errors import InvalidText
 from berth.manifests import Options
-from berth.manifests.policies import ADDRESS, HOSTS
 from berth.net import parse_address
 
 Object = dict[str, Any]

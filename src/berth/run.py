@@ -16,6 +16,7 @@ import gc
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import combinations
 
 from berth import log
 from berth.control.certs import Certificates, Directory
@@ -26,7 +27,7 @@ from berth.control.leader import Election, Elector, NoElection
 from berth.control.listen import Server
 from berth.control.webhook_server import WebhookServer
 from berth.dialects import named
-from berth.dialects.dialect import Dependencies, DialectRuntime, plans_of
+from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
@@ -128,7 +129,7 @@ class Operator:
         plans = {
             name: webhooks
             for dialect in self._dialects
-            for name, webhooks in plans_of(dialect, self._settings).items()
+            for name, webhooks in dialect.plans(self._settings).items()
         }
         door = WebhookServer(self._settings, self._clients.free, self._metrics)
         await door.open(stack, routes, plans)
@@ -165,13 +166,15 @@ def _certificates(settings: Settings) -> Certificates | None:
 
 def _refuse_two_masters(settings: Settings) -> None:
     """A Service has one dialect: two that both wrote to it would take its address in turns."""
-    both = set(settings.vip_classes) & set(settings.vitistack_classes)
-    if {"vip", "vitistack"} <= set(settings.dialects) and both:
-        named = ", ".join(repr(name) for name in sorted(both))
-        raise UserError(
-            f"vip and vitistack would both serve Services of loadBalancerClass {named} ('' is a Service "
-            "without one): give them different lists with --vip-classes and --vitistack-classes."
-        )
+    for one, other in combinations(named(settings.dialects), 2):
+        both = set(one.service_classes(settings)) & set(other.service_classes(settings))
+        if both:
+            classes = ", ".join(repr(name) for name in sorted(both))
+            raise UserError(
+                f"{one.name} and {other.name} would both serve Services of loadBalancerClass {classes} "
+                "('' is a Service without one): give them different lists with "
+                f"{one.classes_flag} and {other.classes_flag}."
+            )
 
 
 def _elector(settings: Settings, client: Client, metrics: Metrics) -> Elector | NoElection:

@@ -18,6 +18,7 @@ from tests.faults.process import operator
 from tests.support.forging import PATHS, Forger, Said, edited, review
 from tests.support.killing import serves
 from tests.support.looking import look
+from tests.support.settings import settings_of
 from tests.support.started import free_port
 from tests.support.vitistack import (
     VALUE,
@@ -35,7 +36,6 @@ from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.errors import NotFound
 from berth.kube.client import Client
-from berth.settings import Settings
 
 pytestmark = [
     pytest.mark.cluster,
@@ -139,7 +139,7 @@ async def test_t35_made_up_reviews_change_nothing(
     random, canary = Random(seed), f"canary{uuid.uuid4().hex}"
     webhook_url, port = f"https://127.0.0.1:{free_port()}", free_port()
     with running_api(tmp_path) as api:
-        settings = Settings(
+        settings = settings_of(
             kubeconfig=cluster.kubeconfig,
             dialects=("vitistack",),
             webhook_url=webhook_url,

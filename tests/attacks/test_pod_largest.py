@@ -20,12 +20,12 @@ from tests.support.forging import Forger
 from tests.support.killing import serves
 from tests.support.looking import computed_seconds, look
 from tests.support.operator import crds_of, eventually, install
+from tests.support.settings import settings_of
 from tests.support.started import free_port
 from tests.support.vitistack import World, emptied, fresh, prepared
 
 from berth import manifests as make
 from berth.devcluster import DevCluster
-from berth.settings import Settings
 
 pytestmark = [
     pytest.mark.cluster,
@@ -54,7 +54,7 @@ async def stage(cluster: DevCluster, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("largest")
     url, port = f"https://127.0.0.1:{free_port()}", free_port()
     with running_api(folder) as api:
-        settings = Settings(
+        settings = settings_of(
             kubeconfig=cluster.kubeconfig,
             dialects=make.EVERY,
             vip_classes=("paas.org/vip",),

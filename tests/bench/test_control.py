@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from berth.bench import control
+from bench import control
 
 
 @pytest.mark.cluster

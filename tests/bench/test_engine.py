@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from bench.engine import EVERY_CASE, Case, Field, run, shapes
 
-from berth.bench.engine import EVERY_CASE, Case, Field, run, shapes
 from berth.leasing import Pool, Space, Strategy
 
 KEYS = {
@@ -23,8 +23,8 @@ KEYS = {
 
 
 def test_every_case_of_the_benchmark_has_a_level_operation_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.bench.engine.SAMPLES", 1)
-    monkeypatch.setattr("berth.bench.engine.SAMPLE_OPERATIONS", 20)
+    monkeypatch.setattr("bench.engine.SAMPLES", 1)
+    monkeypatch.setattr("bench.engine.SAMPLE_OPERATIONS", 20)
     rows = list(run(most=10, cases=[Case("/8", Strategy.FIRST), Case("/64", Strategy.BEST_FIT, bits=2)]))
     assert all(set(row) == KEYS for row in rows)
     assert [(row["op"], row["fragmented"]) for row in rows[:4]] == [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from bench.cluster import ceiling, flood, running_operator
+from bench.kubipam import LOADS, scenario
 from tests.support.operator import admin, install
 
-from berth.bench.cluster import ceiling, flood, running_operator
-from berth.bench.kubipam import LOADS, scenario
 from berth.devcluster import DevCluster
 from berth.dialects.kubipam.crds import crds
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from bench.cluster import NAMESPACES, ceiling, flood, running_operator
+from bench.metal3 import ADDRESS_V2, capi_scenario, native_scenario
 from tests.support.operator import admin, crds_of, install
 
-from berth.bench.cluster import NAMESPACES, ceiling, flood, running_operator
-from berth.bench.metal3 import ADDRESS_V2, capi_scenario, native_scenario
 from berth.devcluster import DevCluster
 from berth.dialects.metal3 import kinds
 from berth.kube import meta

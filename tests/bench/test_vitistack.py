@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from bench.cluster import bench_cluster
 
-from berth.bench import vitistack
-from berth.bench.cluster import bench_cluster
+from bench import vitistack
 from berth.dialects.vitistack import kinds
 
 EDGES = (0.005, 0.025, 0.1, float("inf"))

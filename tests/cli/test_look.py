@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from berth.cli import inspect
 from berth.cli.main import app
 from berth.cli.tables import table_lines
-from berth.views import PoolRow
+from berth.dialects.view import PoolRow
 
 LONG = "a-team-with-a-long-name/" + "p" * 253
 HALF = PoolRow("metal3", "IPPool", "team/half", 10, 5, 5, "")

@@ -17,6 +17,7 @@ from tests.faults.proxy import FaultProxy
 from tests.faults.trade import Market, Trade
 from tests.faults.word import hits
 from tests.support.cluster import make_namespace
+from tests.support.settings import settings_of
 
 from berth.devcluster import DevCluster
 from berth.kube.client import Client
@@ -74,7 +75,7 @@ class Stage:
     async def operator(
         self, market: Market, proxy: FaultProxy | None = None, **settings: Any
     ) -> AsyncIterator[Running]:
-        chosen = Settings(
+        chosen = settings_of(
             kubeconfig=proxy.kubeconfig if proxy else self.cluster.kubeconfig,
             dialects=(market.trade.dialect,),
             namespace=market.namespace,

@@ -15,6 +15,7 @@ from tests.faults.process import Child, operator
 from tests.faults.proxy import Cut, FaultProxy, Pass, Plan, Verdict, Write
 from tests.support.line import Fate, Line, line
 from tests.support.operator import eventually
+from tests.support.settings import settings_of
 from tests.support.started import free_port
 from tests.support.vitistack import SYSTEM, World, address_of, service
 
@@ -22,7 +23,6 @@ from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.errors import StatusError
 from berth.net import RangeSet, parse_range
-from berth.settings import Settings
 
 REGISTRATION = "/admissionregistration"
 # Longer than a review may take and its object then needs to be stored, as the defaults are: the operator's,
@@ -100,7 +100,7 @@ async def victim(cluster: DevCluster, world: World, home: Path) -> AsyncIterator
     """A process that serves: the first Service in the world's namespace has its address."""
     webhook_url = f"https://127.0.0.1:{free_port()}"
     async with FaultProxy(cluster, home).running() as proxy, line(world.api.url) as (wire, api_url):
-        settings = Settings(
+        settings = settings_of(
             kubeconfig=proxy.kubeconfig,
             dialects=("vitistack",),
             webhook_url=webhook_url,

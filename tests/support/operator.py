@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import yaml
+from tests.support.settings import settings_of
 
 from berth.devcluster import DevCluster
 from berth.devcluster.crds import USUAL, cluster_api_crds
@@ -58,7 +59,7 @@ async def running(
 
     An operator that ends by itself is the test's failure, told when the block is left.
     """
-    chosen = Settings(**{"kubeconfig": cluster.kubeconfig, **settings})
+    chosen = settings_of(**{"kubeconfig": cluster.kubeconfig, **settings})
     async with admin(cluster) as client:
         await install(client, crds_of(*chosen.dialects) if crds is None else crds)
         ports: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()

@@ -9,23 +9,21 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import orjson
 import typer
 
-from berth.cli import options
-from berth.cli.options import EXCLUDED, dialect_names, listed
+from berth.cli.options import OPERATORS, Told, dialect_names, operator_settings, taking
 from berth.cli.tables import print_table, table_lines
+from berth.dialects import ALL_DIALECTS, named
+from berth.dialects.explain import explain as explain_it
+from berth.dialects.explain import parse_target
+from berth.dialects.view import PoolRow
 from berth.errors import UserError
 from berth.kube import auth
 from berth.kube.client import Client
-from berth.settings import ALL_DIALECTS, Settings
-from berth.views import PoolRow
-from berth.views.every import every
-from berth.views.explain import explain as explain_it
-from berth.views.explain import named
+from berth.settings import Settings
 
 T = TypeVar("T")
 BAR, LEAST_BAR = 20, 5
@@ -40,15 +38,8 @@ Namespace = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON object a line.")]
 
 
-def pools(
-    kubeconfig: options.Kubeconfig = None,
-    dialects: Dialects = ALL,
-    namespace: Namespace = "",
-    api_url: options.ApiUrl = "",
-    api_ca_file: options.ApiCaFile = None,
-    vitistack_zone: options.VitistackZone = "inet",
-    json: Json = False,
-) -> None:
+@taking(*OPERATORS, look="pools")
+def pools(*, dialects: Dialects = ALL, namespace: Namespace = "", told: Told, json: Json = False) -> None:
     """Every dialect's pools in one table, with how full they are.
 
     How full a zone of vitistack is only the IPAM-API knows: name it with --api-url. Without it, what this
@@ -60,14 +51,8 @@ def pools(
       berth pools --dialects metal3,kubipam -n team-a
       berth pools --api-url https://ipam.example.org/v2 --json
     """
-    settings = Settings(
-        dialects=dialect_names(dialects),
-        namespace=namespace,
-        api_url=api_url,
-        api_ca_file=api_ca_file,
-        vitistack_zone=vitistack_zone,
-    )
-    rows: list[PoolRow] = _all(kubeconfig, "pools", settings)
+    settings = operator_settings(told, dialects=dialect_names(dialects), namespace=namespace)
+    rows: list[PoolRow] = _all("pools", settings)
     if json:
         _print_json(rows)
     else:
@@ -98,13 +83,8 @@ def _bar(row: PoolRow, width: int) -> str:
     return "█" * full + "░" * (width - full)
 
 
-def leases(
-    kubeconfig: options.Kubeconfig = None,
-    dialects: Dialects = ALL,
-    namespace: Namespace = "",
-    vitistack_zone: options.VitistackZone = "inet",
-    json: Json = False,
-) -> None:
+@taking(*OPERATORS, look="leases")
+def leases(*, dialects: Dialects = ALL, namespace: Namespace = "", told: Told, json: Json = False) -> None:
     """Every dialect's leases in one table: address, holder, pool.
 
     \b
@@ -112,24 +92,20 @@ def leases(
       berth leases -n team-a
       berth leases --json | sort > before.jsonl
     """
-    settings = Settings(dialects=dialect_names(dialects), namespace=namespace, vitistack_zone=vitistack_zone)
-    rows = _all(kubeconfig, "leases", settings)
+    settings = operator_settings(told, dialects=dialect_names(dialects), namespace=namespace)
+    rows = _all("leases", settings)
     if json:
         _print_json(rows)
     else:
         print_table(("DIALECT", "ADDRESS", "HOLDER", "POOL"), rows)
 
 
+@taking(*OPERATORS, look="explain")
 def explain(
+    *,
     what: Annotated[str, typer.Argument(help="What it is about.", metavar="KIND/NAME")],
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where it is.")] = "default",
-    kubeconfig: options.Kubeconfig = None,
-    api_url: options.ApiUrl = "",
-    api_ca_file: options.ApiCaFile = None,
-    vip_classes: options.VipClasses = "",
-    vitistack_classes: options.VitistackClasses = "",
-    vitistack_zone: options.VitistackZone = "inet",
-    vitistack_excluded: options.VitistackExcluded = EXCLUDED,
+    told: Told,
 ) -> None:
     """What a claim, request or Service has, or why it waits.
 
@@ -140,17 +116,9 @@ def explain(
       berth explain ipclaim/c1 -n metal3
       berth explain service/web --vip-classes paas.org/vip
     """
-    named(what)  # what is written wrong is told before a cluster is asked for
-    settings = Settings(
-        dialects=ALL_DIALECTS,
-        api_url=api_url,
-        api_ca_file=api_ca_file,
-        vip_classes=listed(vip_classes),
-        vitistack_classes=listed(vitistack_classes),
-        vitistack_zone=vitistack_zone,
-        vitistack_excluded=listed(vitistack_excluded),
-    )
-    found = _asked(kubeconfig, lambda client: explain_it(client, what, namespace, settings))
+    parse_target(what)  # what is written wrong is told before a cluster is asked for
+    settings = operator_settings(told, dialects=ALL_DIALECTS)
+    found = _asked(settings, lambda client: explain_it(client, what, namespace, settings))
     typer.echo(f"{found.what} {found.answer}")
     for row in found.pools:
         typer.echo(f"  {row.kind} {row.name}: {_told(row)}")
@@ -166,18 +134,15 @@ def _told(row: PoolRow) -> str:
     return ", ".join(filter(None, (counted, used, full, row.state))) or "has no addresses"
 
 
+@taking(*OPERATORS, look="adopt")
 def adopt(
+    *,
     check: Annotated[
         bool, typer.Option("--check", help="Report only; this is all the command does.")
     ] = False,
-    kubeconfig: options.Kubeconfig = None,
     dialects: Dialects = ALL,
     namespace: Namespace = "",
-    watch_filter: options.WatchFilter = "",
-    vip_classes: options.VipClasses = "",
-    vitistack_classes: options.VitistackClasses = "",
-    vitistack_namespace: options.VitistackNamespace = "ipam-system",
-    vitistack_excluded: options.VitistackExcluded = EXCLUDED,
+    told: Told,
     json: Json = False,
 ) -> None:
     """What Berth would take over, before anything is started.
@@ -192,16 +157,8 @@ def adopt(
     """
     if not check:
         raise UserError("adopt only looks, and wants to be asked so: berth adopt --check")
-    settings = Settings(
-        dialects=dialect_names(dialects),
-        namespace=namespace,
-        watch_filter=watch_filter,
-        vip_classes=listed(vip_classes),
-        vitistack_classes=listed(vitistack_classes),
-        vitistack_namespace=vitistack_namespace,
-        vitistack_excluded=listed(vitistack_excluded),
-    )
-    rows = _all(kubeconfig, "findings", settings)
+    settings = operator_settings(told, dialects=dialect_names(dialects), namespace=namespace)
+    rows = _all("findings", settings)
     if json:
         _print_json(rows)
     else:
@@ -213,16 +170,17 @@ def adopt(
         raise typer.Exit(1)
 
 
-def _all(kubeconfig: Path | None, question: str, settings: Settings) -> list[Any]:
+def _all(question: str, settings: Settings) -> list[Any]:
     async def ask(client: Client) -> list[Any]:
-        return [row for views in every(settings) for row in await getattr(views, question)(client, settings)]
+        views = [dialect.view for dialect in named(settings.dialects)]
+        return [row for view in views for row in await getattr(view, question)(client, settings)]
 
-    return _asked(kubeconfig, ask)
+    return _asked(settings, ask)
 
 
-def _asked(kubeconfig: Path | None, question: Callable[[Client], Awaitable[T]]) -> T:
+def _asked(settings: Settings, question: Callable[[Client], Awaitable[T]]) -> T:
     async def ask() -> T:
-        async with Client(auth.load(kubeconfig)) as client:
+        async with Client(auth.load(settings.kubeconfig)) as client:
             await client.check()
             return await question(client)
 

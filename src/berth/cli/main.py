@@ -7,8 +7,9 @@ import sys
 import typer
 
 from berth import __version__
-from berth.cli import bench, devcluster, ledger
+from berth.cli import devcluster, ledger
 from berth.cli.api import api
+from berth.cli.bench import add_bench
 from berth.cli.inspect import adopt, explain, leases, pools
 from berth.cli.manifests import manifests
 from berth.cli.operator import operator
@@ -42,7 +43,7 @@ for look in (pools, leases, explain, adopt):
     app.command()(look)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(devcluster.app, name="devcluster")
-app.add_typer(bench.app, name="bench")
+add_bench(app)
 
 
 def _version(value: bool) -> None:

@@ -1,66 +1,55 @@
-"""Options that several commands share: a look at a cluster is told what its operator was told, in the same
-words and by the same environment names.
+"""The options of commands, out of the settings' own words (settings.py): a look at a cluster is told what its
+operator was told, by the same flags and environment names.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
+from berth.dialects import ALL_DIALECTS, DIALECTS
 from berth.errors import UserError
-from berth.settings import ALL_DIALECTS, EXCLUDED_NAMESPACES
+from berth.settings import Option, Settings, filled, options
 
-EXCLUDED = ",".join(EXCLUDED_NAMESPACES)
+Told = Mapping[str, Any]  # by the names of options
+OPERATORS: tuple[type, ...] = (Settings, *(dialect.settings for dialect in DIALECTS))
 
-Kubeconfig = Annotated[
-    Path | None, typer.Option(envvar="BERTH_KUBECONFIG", help="Else KUBECONFIG, else the in-cluster account.")
-]
-WatchFilter = Annotated[
-    str,
-    typer.Option(
-        envvar="BERTH_WATCH_FILTER",
-        help="metal3: only objects whose label cluster.x-k8s.io/watch-filter is this.",
-    ),
-]
-ApiUrl = Annotated[
-    str,
-    typer.Option(
-        envvar=["BERTH_API_URL", "IPAM_API_URL"],
-        help="The IPAM-API with its /v2, for the vitistack dialect.",
-    ),
-]
-ApiCaFile = Annotated[
-    Path | None, typer.Option(envvar="BERTH_API_CA_FILE", help="CA of the IPAM-API's certificate.")
-]
-VipClasses = Annotated[
-    str,
-    typer.Option(
-        envvar="BERTH_VIP_CLASSES",
-        help="Comma list of the loadBalancerClass values vip serves; empty: Services without one.",
-    ),
-]
-VitistackClasses = Annotated[
-    str,
-    typer.Option(
-        envvar="BERTH_VITISTACK_CLASSES",
-        help="Comma list of the loadBalancerClass values vitistack serves; empty: Services without one.",
-    ),
-]
-VitistackZone = Annotated[
-    str, typer.Option(envvar="BERTH_VITISTACK_ZONE", help="Zone of Services that name none.")
-]
-VitistackNamespace = Annotated[
-    str, typer.Option(envvar="BERTH_VITISTACK_NAMESPACE", help="Where the default secret and records are.")
-]
-VitistackExcluded = Annotated[
-    str,
-    typer.Option(
-        envvar="BERTH_VITISTACK_EXCLUDED_NAMESPACES",
-        help="Comma list of namespaces whose Services vitistack never touches.",
-    ),
-]
+
+def taking(*kinds: type, look: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with an option for each of these settings, where its parameter `told` stands."""
+    found = [parameter(option, typed) for kind in kinds for option, typed in options(kind, look)]
+
+    def wrapped(command: Callable[..., None]) -> Callable[..., None]:
+        def run(**values: Any) -> None:
+            told = {one.name: values.pop(one.name) for one in found}
+            command(**values, told=told)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = list(signature.parameters.values())
+        at = [one.name for one in own].index("told")
+        every = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own[:at], *found, *own[at + 1 :])]
+        run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        return run
+
+    return wrapped
+
+
+def parameter(option: Option, typed: Any) -> inspect.Parameter:
+    told = typer.Option(
+        option.flag, envvar=list(option.environment), help=option.help, min=option.least, max=option.most
+    )
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=Annotated[typed, told]
+    )
+
+
+def operator_settings(told: Told, **more: Any) -> Settings:
+    parts = tuple(filled(dialect.settings, told) for dialect in DIALECTS)
+    return filled(Settings, told, parts=parts, **more)
 
 
 def dialect_names(text: str) -> tuple[str, ...]:
@@ -70,7 +59,3 @@ def dialect_names(text: str) -> tuple[str, ...]:
         wrong = ", ".join(unknown) or "nothing"
         raise UserError(f"--dialects names {wrong}; choose from {', '.join(ALL_DIALECTS)}.")
     return names
-
-
-def listed(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))

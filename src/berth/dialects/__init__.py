@@ -1,4 +1,4 @@
-"""Four API families, one shape. `DIALECTS` is the tuple the rest iterates over."""
+"""The API families, one shape. `DIALECTS` is the tuple the rest iterates over; nobody else names one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from berth.dialects.vip import Vip
 from berth.dialects.vitistack import Vitistack
 
 DIALECTS: tuple[Dialect, ...] = (Metal3(), Kubipam(), Vip(), Vitistack())
+
+ALL_DIALECTS = tuple(dialect.name for dialect in DIALECTS)
+NEED_NOTHING = tuple(dialect.name for dialect in DIALECTS if not dialect.needs_api)  # beside a cluster
 
 
 def named(names: tuple[str, ...]) -> tuple[Dialect, ...]:

@@ -5,18 +5,17 @@ Rights and webhooks come from the dialects themselves, so that what is installed
 
 from __future__ import annotations
 
+from berth.dialects import NEED_NOTHING
 from berth.manifests.chart import chart_files
 from berth.manifests.options import API, EVERY, OPERATOR, WEBHOOK, Object, Options, render
 from berth.manifests.policies import policies
-from berth.manifests.rights import METALLB, plans, rbac
+from berth.manifests.rights import plans, rbac
 from berth.manifests.rights import webhooks as configurations
 from berth.manifests.workloads import api, namespaces, operator
-from berth.settings import NEED_NOTHING
 
 __all__ = [
     "API",
     "EVERY",
-    "METALLB",
     "NEED_NOTHING",
     "OPERATOR",
     "WEBHOOK",

@@ -2,7 +2,7 @@
 
 crds/DIALECT.yaml             files/rules/DIALECT.yaml      cluster-wide
 files/webhooks/DIALECT.yaml   files/local/DIALECT.yaml      by namespace: rules there and nowhere else
-files/policies/DIALECT.yaml   with two words that the chart fills in: its namespace, and vitistack's classes
+files/policies/DIALECT.yaml   with two words that the chart fills in: its namespace, and the dialect's classes
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import yaml
 
 from berth.dialects.dialect import Dialect
 from berth.manifests.options import EVERY, Options, render, render_list
-from berth.manifests.policies import chart_policies
+from berth.manifests.policies import policies_of
 from berth.manifests.rights import event_rules, local_rules, own_rules, registered_by
+from berth.settings import Settings
 
-NAMESPACE, CLASSES = "BERTH_NAMESPACE", "BERTH_VITISTACK_CLASSES"
+NAMESPACE = "BERTH_NAMESPACE"
 
 
 def chart_files(options: Options) -> dict[str, str]:
@@ -31,7 +32,7 @@ def _of(dialect: Dialect) -> dict[str, str]:
         f"files/rules/{dialect.name}.yaml": render_list(dialect.rules()),
         f"files/webhooks/{dialect.name}.yaml": render_list(registered_by(dialect)),
     }
-    if found := chart_policies(dialect.name, NAMESPACE, CLASSES):
+    if found := policies_of(dialect, Options(namespace=NAMESPACE), _classes_left_open(dialect)):
         files[f"files/policies/{dialect.name}.yaml"] = render(found)
     if dialect.crds():
         files[f"crds/{dialect.name}.yaml"] = render(dialect.crds())
@@ -40,3 +41,9 @@ def _of(dialect: Dialect) -> dict[str, str]:
             dict(local_rules(dialect)), sort_keys=False
         )
     return files
+
+
+def _classes_left_open(dialect: Dialect) -> Settings:
+    if not dialect.service_classes(Settings()):
+        return Settings()
+    return Settings(parts=(dialect.settings(classes=(f"BERTH_{dialect.name.upper()}_CLASSES",)),))

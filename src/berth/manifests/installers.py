@@ -1,7 +1,7 @@
 """Whole directories for other installers: a kustomize base, and a provider as clusterctl looks for one.
 
     deploy/kustomize/operator   CRDs, rights, Deployment       deploy/kustomize/api   the IPAM-API
-    deploy/clusterctl/metadata.yaml, ipam-components.yaml      `clusterctl init --ipam metal3`
+    deploy/clusterctl/metadata.yaml, ipam-components.yaml      `clusterctl init --ipam …`
 
 The objects are those of manifests.py; here they only get the names, labels and files each tool expects.
 """
@@ -13,12 +13,12 @@ from typing import Any
 
 from berth import __version__
 from berth import manifests as make
-from berth.dialects.metal3.kinds import PROVIDER, PROVIDER_LABEL
+from berth.dialects import DIALECTS
 from berth.manifests import Options
 
 Object = dict[str, Any]
 CONTRACT = "v1beta2"  # of Cluster API, which 1.11 and later speak
-CLUSTERCTL_NAMESPACE = "metal3-ipam-system"  # upstream's: an upgrade stays where it is
+PROVIDER_LABEL = "cluster.x-k8s.io/provider"
 IMAGE_VARIABLE = (
     "${BERTH_IMAGE}"  # clusterctl wants a name with its registry, and fills this in from the user's
 )
@@ -54,10 +54,11 @@ def _image(image: str) -> Object:
 
 
 def clusterctl(options: Options) -> dict[str, str]:
-    """The files of one release, for the metal3 dialect alone: that is what clusterctl knows it by."""
+    """The files of one release, for the one dialect that clusterctl knows."""
     image = options.image if "/" in options.image else IMAGE_VARIABLE
-    chosen = replace(options, namespace=CLUSTERCTL_NAMESPACE, dialects=("metal3",), image=image)
-    components = [_labelled(obj) for obj in make.bundle(chosen)]
+    [(name, provider)] = [(known.name, known.provider) for known in DIALECTS if known.provider]
+    chosen = replace(options, namespace=provider.namespace, dialects=(name,), image=image)
+    components = [_labelled(obj, provider.name) for obj in make.bundle(chosen)]
     return {"metadata.yaml": make.render([_metadata()]), "ipam-components.yaml": make.render(components)}
 
 
@@ -71,9 +72,9 @@ def _metadata() -> Object:
     }
 
 
-def _labelled(obj: Object) -> Object:
+def _labelled(obj: Object, provider: str) -> Object:
     """Every object belongs to the provider, and a CRD says which of its versions fits the contract."""
-    labels = {**obj["metadata"].get("labels", {}), PROVIDER_LABEL: PROVIDER}
+    labels = {**obj["metadata"].get("labels", {}), PROVIDER_LABEL: provider}
     if obj["kind"] == "CustomResourceDefinition":
         served = [version["name"] for version in obj["spec"]["versions"] if version["served"]]
         labels[f"cluster.x-k8s.io/{CONTRACT}"] = "_".join(served)

@@ -9,9 +9,8 @@ from typing import Any
 import yaml
 
 from berth import __version__
-from berth.dialects import named
+from berth.dialects import ALL_DIALECTS, NEED_NOTHING, named
 from berth.dialects.dialect import Dialect
-from berth.settings import ALL_DIALECTS, NEED_NOTHING
 
 Object = dict[str, Any]
 OPERATOR = "berth-operator"

@@ -2,7 +2,7 @@
 
 ClusterRole            what the chosen dialects watch and write, Events, registering webhooks
 Role, own namespace    the leader's lease, the certificate all replicas share
-Role, elsewhere        what a dialect needs in one namespace only (vitistack: ipam-system, metallb-system)
+Role, elsewhere        what a dialect needs in one namespace only (its records', MetalLB's)
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import Any
 
 from berth.control.webhook_server import SECRET
 from berth.control.webhooks import Plan, Service
-from berth.dialects.dialect import Dialect, plans_of
+from berth.dialects.dialect import Dialect
 from berth.manifests.options import OPERATOR, Object, Options
 from berth.settings import Settings
 
 GROUP = "rbac.authorization.k8s.io"
 CONFIGURATIONS = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
-METALLB = Settings().metallb_namespace  # MetalLB's own: never ours to make or to delete
 
 
 def rbac(options: Options) -> list[Object]:
@@ -81,8 +80,7 @@ def own_rules() -> list[Object]:
 
 def local_rules(dialect: Dialect) -> Mapping[str, list[Object]]:
     """Namespace → what the dialect needs there and nowhere else."""
-    ask = getattr(dialect, "local_rules", None)
-    return {namespace: list(rules) for namespace, rules in (ask(Settings()) if ask else {}).items()}
+    return {namespace: list(rules) for namespace, rules in dialect.local_rules(Settings()).items()}
 
 
 def plans(options: Options) -> list[Plan]:
@@ -90,14 +88,14 @@ def plans(options: Options) -> list[Plan]:
     return [
         Plan(name, webhooks, target)
         for dialect in options.chosen()
-        for name, webhooks in plans_of(dialect, Settings()).items()
+        for name, webhooks in dialect.plans(Settings()).items()
         if webhooks
     ]
 
 
 def registered_by(dialect: Dialect) -> list[str]:
     """The names of the webhook configurations the dialect keeps."""
-    return sorted(name for name, webhooks in plans_of(dialect, Settings()).items() if webhooks)
+    return sorted(name for name, webhooks in dialect.plans(Settings()).items() if webhooks)
 
 
 def webhooks(options: Options) -> list[Object]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from berth.manifests.certificates import CERTS, TLS_SECRET, certificates
 from berth.manifests.options import API, OPERATOR, Object, Options
-from berth.manifests.rights import METALLB, local_rules
-from berth.settings import VIP_CLASS
+from berth.manifests.rights import local_rules
+from berth.settings import Settings
 
 UID = 65532
 
@@ -55,9 +55,10 @@ def _operator_flags(options: Options) -> list[str]:
         *((f"--webhook-cert-dir={CERTS}",) if options.cert_manager else ()),
         "--health-listen=:8080",
     ]
-    if {"vip", "vitistack"} <= set(options.dialects):
-        flags.append(f"--vip-classes={VIP_CLASS}")
-    if "vitistack" in options.dialects:
+    serving = [dialect for dialect in options.chosen() if dialect.service_classes(Settings())]
+    if len(serving) > 1:
+        flags += [f"{dialect.classes_flag}={dialect.own_class}" for dialect in serving if dialect.own_class]
+    if any(dialect.needs_api for dialect in options.chosen()):
         flags.append(f"--api-url={options.api_url or f'http://{API}.{options.namespace}.svc:3000/v2'}")
     return flags
 
@@ -152,8 +153,10 @@ def api(options: Options) -> list[Object]:
 
 def namespaces(options: Options) -> list[Object]:
     """The operator's, and those where a dialect keeps records. MetalLB's comes with MetalLB."""
-    beside = {name for dialect in options.chosen() for name in local_rules(dialect)}
-    wanted = sorted(beside - {METALLB, options.namespace}) if options.make_namespace else []
+    chosen = options.chosen()
+    beside = {name for dialect in chosen for name in local_rules(dialect)}
+    foreign = {name for dialect in chosen for name in dialect.foreign_namespaces(Settings())}
+    wanted = sorted(beside - foreign - {options.namespace}) if options.make_namespace else []
     return [*_own_namespace(options), *(_namespace(name) for name in wanted)]
 
 

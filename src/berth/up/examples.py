@@ -1,7 +1,7 @@
 """The examples of the documents, one directory per dialect, applied in the order of their names.
 
-What an example takes for granted is made first: its namespace, and for an IPPool the Cluster it names. What
-cannot be applied here is left out with a sentence, and the others go on.
+What an example takes for granted is made first: its namespace, and what its dialect says. What cannot be
+applied here is left out with a sentence, and the others go on.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ from typing import Any
 
 import yaml
 
+from berth.dialects import DIALECTS, named
+from berth.dialects.examples import place
 from berth.errors import AlreadyExists, KubeError
 from berth.kube.client import Client
 from berth.kube.resource import Resource
-from berth.settings import VIP_CLASS
-from berth.up.tables import LISTS
 
 Object = dict[str, Any]
 SETTLE_SECONDS = 60.0  # for slow machines; it ends when all are answered
 INSTALLED = Path(__file__).parents[1] / "examples"
 CHECKOUT = Path(__file__).parents[3] / "examples"
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
-OLD = ("GroupSegmentMapping", "VirtualIP")
-INFRASTRUCTURE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Cluster"}
 
 
 def directory() -> Path:
@@ -40,38 +38,28 @@ def read(path: Path) -> Iterable[Object]:
 
 
 def objects(top: Path) -> list[Object]:
-    """All examples as they are applied here, and before them the Clusters they name and do not bring."""
-    found = [_claimed(obj, path.parent.name) for path in sorted(top.glob("*/*.yaml")) for obj in read(path)]
-    brought = {_place(obj) for obj in found if obj["kind"] == "Cluster"}
-    named = {(_place(obj)[0], _cluster_name(obj)) for obj in found if _cluster_name(obj)}
-    return [*(_cluster(*place) for place in sorted(named - brought)), *found]
+    """All examples as they are applied here, and before them what they take for granted and do not bring."""
+    found = [_applied(obj, path.parent.name) for path in sorted(top.glob("*/*.yaml")) for obj in read(path)]
+    granted = [obj for dialect in DIALECTS for obj in dialect.examples.taken_for_granted(found)]
+    return [*granted, *found]
+
+
+def _applied(obj: Object, folder: str) -> Object:
+    for dialect in named((folder,)):
+        obj = dialect.examples.applied(obj)
+    return obj
+
+
+def told(api_url: str) -> tuple[object, ...]:
+    """What the dialects are told here."""
+    found = [dialect.examples.settings for dialect in DIALECTS]
+    return tuple(settings(api_url) for settings in found if settings is not None)
 
 
 def sorted_out(found: Sequence[Object]) -> tuple[list[Object], list[Object]]:
     """What only an old cluster has, and the rest. Our webhooks refuse the first, so it is there before."""
-    return [obj for obj in found if obj["kind"] in OLD], [obj for obj in found if obj["kind"] not in OLD]
-
-
-def _claimed(obj: Object, dialect: str) -> Object:
-    """One cluster serves all dialects here, so vip's Services have to say whose they are."""
-    if dialect == "vip" and (obj.get("spec") or {}).get("type") == "LoadBalancer":
-        obj["spec"].setdefault("loadBalancerClass", VIP_CLASS)
-    return obj
-
-
-def _place(obj: Object) -> tuple[str, str]:
-    return obj["metadata"].get("namespace", "default"), obj["metadata"].get("name", "")
-
-
-def _cluster_name(obj: Object) -> str:
-    return str((obj.get("spec") or {}).get("clusterName") or "") if obj["kind"] == "IPPool" else ""
-
-
-def _cluster(namespace: str, name: str) -> Object:
-    """As little of a Cluster as a pool wants to see."""
-    meta = {"name": name, "namespace": namespace}
-    spec = {"paused": False, "infrastructureRef": {**INFRASTRUCTURE, "name": name}}
-    return {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": meta, "spec": spec}
+    old = {kind for dialect in DIALECTS for kind in dialect.examples.old_kinds}
+    return [obj for obj in found if obj["kind"] in old], [obj for obj in found if obj["kind"] not in old]
 
 
 @dataclass(slots=True)
@@ -93,7 +81,7 @@ class Applying:
         if resource is None:
             self.left_out.append(f"{what}: the kind {obj['apiVersion']} {obj['kind']} is not installed here.")
             return
-        namespace = _place(obj)[0] if resource.namespaced else ""
+        namespace = place(obj)[0] if resource.namespaced else ""
         try:
             await self._create(resource, obj, namespace)
         except KubeError as error:
@@ -131,7 +119,8 @@ async def _discovered(client: Client, api_version: str, kind: str) -> Resource |
 async def settled(client: Client) -> None:
     """Every claim has its answer, or a little time has passed."""
     for _ in range(int(SETTLE_SECONDS / 0.1)):
-        rows = [row for listing in LISTS for row in await listing.rows(client)]
+        tables = [table for dialect in DIALECTS for table in dialect.examples.tables]
+        rows = [row for table in tables for row in await table.rows(client)]
         if all(row.given for row in rows):
             return
         await asyncio.sleep(0.1)

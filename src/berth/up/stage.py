@@ -31,14 +31,13 @@ from berth.kube import auth
 from berth.kube.client import Client
 from berth.kube.resource import Resource
 from berth.run import operate
-from berth.settings import VIP_CLASS, Settings
+from berth.settings import Settings
 from berth.up import examples, tables
-from berth.up.examples import Applying
+from berth.up.examples import Applying, told
 
 Object = dict[str, Any]
 CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", False)
-VITISTACK_NAMESPACE = "ipam-system"
 START_SECONDS = 120.0
 
 
@@ -67,7 +66,8 @@ async def up(console: Console) -> None:
         cluster = await stack.enter_async_context(DevCluster(binaries=binaries))
         client = await stack.enter_async_context(Client(auth.load(cluster.kubeconfig)))
         await _install(client, crds)
-        await client.create(NAMESPACES, _namespace(VITISTACK_NAMESPACE))
+        for namespace in {name for dialect in DIALECTS for name in dialect.examples.namespaces}:
+            await client.create(NAMESPACES, _namespace(namespace))
         old, asked = examples.sorted_out(examples.objects(examples.directory()))
         await Applying(client).all(old)
         async with asyncio.TaskGroup() as tasks:
@@ -163,10 +163,7 @@ async def _start_operator(
         kubeconfig=cluster.kubeconfig,
         dialects=tuple(dialect.name for dialect in DIALECTS),
         webhook_url=f"https://127.0.0.1:{ports.free(1)[0]}",
-        api_url=f"{api}/v2",
-        vip_classes=(VIP_CLASS,),
-        vitistack_namespace=VITISTACK_NAMESPACE,
-        metallb_namespace="",  # there is none here: addresses are in the annotations
+        parts=told(f"{api}/v2"),
     )
     await _told(tasks, running, lambda tell: operate(settings, lambda listening: tell("")))
 

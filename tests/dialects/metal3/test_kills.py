@@ -47,10 +47,11 @@ KILLS = 6 * FACTOR
 PROGRAM = """
 import asyncio, pathlib, sys
 from berth.run import operate
+from berth.dialects.metal3.settings import Metal3Settings
 from berth.settings import Settings
 kubeconfig = pathlib.Path(sys.argv[1])
-swift = {"metal3_sweep_seconds": 1.0, "metal3_orphan_seconds": 5.0}
-asyncio.run(operate(Settings(kubeconfig=kubeconfig, dialects=("metal3",), **swift)))
+swift = Metal3Settings(sweep_seconds=1.0, orphan_seconds=5.0)
+asyncio.run(operate(Settings(kubeconfig=kubeconfig, dialects=("metal3",), parts=(swift,))))
 """
 
 

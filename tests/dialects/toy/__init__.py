@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from berth.dialects.view import View
-
 from berth.control.controller import Controller
 from berth.control.informers import Informer, WatchSpec
 from berth.control.outcome import DONE, Outcome
@@ -34,6 +32,7 @@ from berth.dialects.claim import (
 from berth.dialects.crd import Crd, record, root, text
 from berth.dialects.dialect import Dependencies, Dialect, DialectRuntime
 from berth.dialects.pool import Desk
+from berth.dialects.view import View
 from berth.dialects.wiring import Listeners, by_age, full_name, latest
 from berth.errors import InvalidText, Taken
 from berth.kube import meta, patch

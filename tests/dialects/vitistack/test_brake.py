@@ -29,7 +29,7 @@ class Stage:
         self.told: list[str] = []
         parts: Any = SimpleNamespace(
             client=SimpleNamespace(get=self._namespace),
-            settings=SimpleNamespace(vitistack_namespace="ipam-system"),
+            settings=SimpleNamespace(namespace="ipam-system"),
             neighbours=SimpleNamespace(listing=lambda address: []),
         )
         events: Any = SimpleNamespace(event=lambda *said: self.told.append(said[3]))

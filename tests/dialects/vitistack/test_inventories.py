@@ -52,7 +52,7 @@ async def told(api: Api, seconds: float = 0.001, thawed: Callable[[], None] | No
         return "c"
 
     parts: Any = SimpleNamespace(
-        settings=SimpleNamespace(api_url="http://127.0.0.1:1", vitistack_heartbeat_seconds=seconds),
+        settings=SimpleNamespace(api_url="http://127.0.0.1:1", heartbeat_seconds=seconds),
         places=SimpleNamespace(cluster_id=cluster_id),
     )
     client: Any = api

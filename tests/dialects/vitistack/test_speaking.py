@@ -12,6 +12,7 @@ import orjson
 import pytest
 from tests.support.killing import serves
 from tests.support.operator import eventually
+from tests.support.settings import settings_of
 from tests.support.vitistack import SYSTEM, Api, World, address_of, metric, operating
 
 from berth import log
@@ -21,7 +22,6 @@ from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.records import parse
 from berth.errors import UserError
 from berth.run import operate
-from berth.settings import Settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 # Both count as gone one and a half of these after their last word: a slow machine does not stall for that.
@@ -228,6 +228,6 @@ async def test_the_documents_lines_are_in_the_log(cluster: DevCluster, bare: Wor
 
 async def test_two_dialects_may_not_serve_the_same_class() -> None:
     """Decision 6: the operator says so and stops."""
-    settings = Settings(dialects=("vip", "vitistack"), vip_classes=("", "a"), vitistack_classes=("", "b"))
+    settings = settings_of(dialects=("vip", "vitistack"), vip_classes=("", "a"), vitistack_classes=("", "b"))
     with pytest.raises(UserError, match="would both serve Services of loadBalancerClass ''"):
         await operate(settings)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from berth.control.webhooks import Webhook
-from berth.dialects.dialect import Dependencies, DialectRuntime
+from berth.dialects.dialect import Dependencies, Dialect, DialectRuntime
 from berth.dialects.kubipam import crds, reconcile
+from berth.dialects.kubipam.examples import EXAMPLES
 from berth.dialects.kubipam.kinds import GROUP
 from berth.dialects.kubipam.orphans import AuditSettings
+from berth.dialects.kubipam.settings import KubipamSettings
+from berth.dialects.kubipam.view import VIEW
 
 
-class Kubipam:
+class Kubipam(Dialect):
     name = "kubipam"
+    view = VIEW
+    settings = KubipamSettings
+    examples = EXAMPLES
 
     def __init__(self, audit: AuditSettings | None = None) -> None:
         self._audit = audit or AuditSettings()

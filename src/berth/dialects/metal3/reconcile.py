@@ -26,6 +26,7 @@ from berth.dialects.metal3.leases import Leases, Twins, block_key, block_of
 from berth.dialects.metal3.orphans import LostAddresses
 from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.pools import PoolLife, Pools
+from berth.dialects.metal3.settings import Metal3Settings
 from berth.dialects.orphans import Collector, Pace
 from berth.dialects.wiring import Listeners, by_age, full_name, is_changed, latest
 from berth.kube import meta
@@ -46,7 +47,7 @@ class _Wiring:
         self._listeners = Listeners()
         self._pool_kept = kit.watch(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
         self._clusters = kit.watch(WatchSpec(kinds.CLUSTERS, optional=True))
-        self._gate = Gate(self._clusters.cache, kit.settings.watch_filter)
+        self._gate = Gate(self._clusters.cache, kit.settings.of(Metal3Settings).watch_filter)
         self._twins = Twins(kit.client)
         self._tally = Tally(kit.metrics, "metal3")
         native, capi = Native(), Capi()
@@ -67,8 +68,8 @@ class _Wiring:
         self._listen()
 
     def built(self) -> DialectRuntime:
-        settings = self._kit.settings
-        pace = Pace(settings.metal3_sweep_seconds, settings.metal3_orphan_seconds)
+        told = self._kit.settings.of(Metal3Settings)
+        pace = Pace(told.sweep_seconds, told.orphan_seconds)
         books = (self._native, self._capi)
         lost = LostAddresses(books, self._pools, self._pool_kept.cache, self._kit.events)
         return DialectRuntime(

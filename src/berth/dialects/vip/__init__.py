@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from berth.control.webhooks import Webhook
-from berth.dialects.dialect import Dependencies, DialectRuntime
-from berth.dialects.vip import admit, crds, reconcile
-from berth.dialects.vip.kinds import GROUP
+from berth.dialects.dialect import Dependencies, Dialect, DialectRuntime
+from berth.dialects.vip import admit, crds, policies, reconcile
+from berth.dialects.vip.examples import EXAMPLES
+from berth.dialects.vip.kinds import GROUP, OWN_CLASS
+from berth.dialects.vip.settings import VipSettings
+from berth.dialects.vip.view import VIEW
+from berth.settings import Settings
 
 READ = ["get", "list", "watch"]
 WRITE = ["create", "delete", "get", "list", "patch", "watch"]
 EDIT = ["get", "list", "patch", "update", "watch"]
 
 
-class Vip:
+class Vip(Dialect):
     name = "vip"
+    view = VIEW
+    settings = VipSettings
+    examples = EXAMPLES
+    own_class = OWN_CLASS
 
     def crds(self) -> tuple[dict[str, Any], ...]:
         return crds.crds()
@@ -35,6 +44,12 @@ class Vip:
             _rule(GROUP, ["groupsegmentmappings"], READ),
             _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),  # who may restore
         )
+
+    def policies(self, settings: Settings, account: str) -> Mapping[str, dict[str, Any]]:
+        return policies.policies(account)
+
+    def service_classes(self, settings: Settings) -> tuple[str, ...]:
+        return settings.of(VipSettings).classes
 
     def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit)

@@ -31,4 +31,5 @@ MIGRATING = "virtualips.paas.org/migrating"  # on a Service: the VirtualIP that 
 CONDITION = "berth.dev/AddressAllocated"  # on a Service that waits, and only while it waits
 FAILED = "AllocationFailed"
 
+OWN_CLASS = "paas.org/vip"  # of its Services where another dialect serves those without a class
 CLONE_SUFFIX = "-keepalived-clone"

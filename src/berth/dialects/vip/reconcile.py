@@ -26,6 +26,7 @@ from berth.dialects.vip.ipgroup import GroupLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.orphans import PACE, OrphanedIPs, owners
 from berth.dialects.vip.pools import Lease, Register, Shelf
+from berth.dialects.vip.settings import VipSettings
 from berth.dialects.vip.translate import claim_state, owner_of
 from berth.dialects.vip.virtualip import VirtualIPHandler, VirtualLife
 from berth.dialects.vip.writes import Objects
@@ -67,7 +68,7 @@ class _Wiring:
     def built(self) -> DialectRuntime:
         kit, of_kind = self._kit, owners(self._services, self._vip_kept)
         pools = {kinds.GROUP_LABEL: self._group_kept, kinds.MAPPING_LABEL: self._mapping_kept}
-        orphans = OrphanedIPs(self._ledger, of_kind, pools, kit.events, kit.settings.vip_classes)
+        orphans = OrphanedIPs(self._ledger, of_kind, pools, kit.events, kit.settings.of(VipSettings).classes)
         return DialectRuntime(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
@@ -81,7 +82,7 @@ class _Wiring:
 
     def _service_controller(self) -> Controller:
         kit = self._kit
-        classes = kit.settings.vip_classes
+        classes = kit.settings.of(VipSettings).classes
         self._book = ServiceHandler(self._services, self._register, self._groups, kit.client, classes)
         self._book.promises = migration_locks.Promises(self._vip_kept)
         claims = ClaimReconciler(self._book, kit.events, kit.metrics, surplus=self._book)
@@ -93,7 +94,7 @@ class _Wiring:
         mappings = self._mapping_kept.cache
         self._vip_book = VirtualIPHandler(self._vip_kept, self._register, self._mappings, mappings)
         claims = ClaimReconciler(self._vip_book, kit.events, kit.metrics)
-        migration = Migration(objects, self._ledger, self._groups, kit.settings.vip_classes)
+        migration = Migration(objects, self._ledger, self._groups, kit.settings.of(VipSettings).classes)
         life = VirtualLife(self._vip_book, claims, migration, objects)
         return Controller("vip.virtualip", life.reconcile, kit.metrics)
 
@@ -128,7 +129,7 @@ class _Wiring:
 
     async def _resync(self) -> None:
         while True:
-            await asyncio.sleep(self._kit.settings.vip_resync_seconds)
+            await asyncio.sleep(self._kit.settings.of(VipSettings).resync_seconds)
             self._everything()
 
     def _group_changed(self, old: Object | None, new: Object | None) -> None:

@@ -6,25 +6,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from berth.control.webhooks import Webhook
-from berth.dialects.dialect import Dependencies, DialectRuntime
-from berth.dialects.vitistack import admit, reconcile
+from berth.dialects.dialect import Dependencies, Dialect, DialectRuntime
+from berth.dialects.vitistack import admit, policies, reconcile
+from berth.dialects.vitistack.examples import EXAMPLES
+from berth.dialects.vitistack.settings import VitistackSettings
+from berth.dialects.vitistack.view import VIEW
 from berth.settings import Settings
 
 Object = dict[str, Any]
 
 
-class Vitistack:
+class Vitistack(Dialect):
     name = "vitistack"
+    view = VIEW
+    settings = VitistackSettings
+    examples = EXAMPLES
+    needs_api = True
+    advice = "vitistack needs --api-url, and beside vip each needs loadBalancerClass values of its own."
 
     def crds(self) -> tuple[Object, ...]:
         """None of our own: Services, and MetalLB's IPAddressPool."""
         return ()
 
     def webhooks(self) -> tuple[Webhook, ...]:
-        return admit.webhooks(Settings())
+        return admit.webhooks(VitistackSettings())
 
     def plans(self, settings: Settings) -> Mapping[str, tuple[Webhook, ...]]:
-        return admit.plans(settings)
+        return admit.plans(settings.of(VitistackSettings))
 
     def rules(self) -> tuple[Object, ...]:
         """Cluster-wide. Secrets are read by name, never listed; Services are created in dry runs only."""
@@ -47,8 +55,21 @@ class Vitistack:
             _rule("", ["pods"], ["list"]),
             _rule("metallb.io", ["ipaddresspools"], ["get", "list", "watch", "create", "patch", "delete"]),
         )
-        places = {settings.vitistack_namespace: own}
-        return {**places, settings.metallb_namespace: metallb} if settings.metallb_namespace else places
+        told = settings.of(VitistackSettings)
+        places = {told.namespace: own}
+        return {**places, told.metallb_namespace: metallb} if told.metallb_namespace else places
+
+    def foreign_namespaces(self, settings: Settings) -> frozenset[str]:
+        return frozenset({settings.of(VitistackSettings).metallb_namespace})
+
+    def policies(self, settings: Settings, account: str) -> Mapping[str, Object]:
+        return policies.policies(settings.of(VitistackSettings))
+
+    def service_classes(self, settings: Settings) -> tuple[str, ...]:
+        return settings.of(VitistackSettings).classes
+
+    def check(self, settings: Settings) -> None:
+        settings.of(VitistackSettings).refuse_early_return(settings.webhook_deadline_seconds)
 
     def build(self, kit: Dependencies) -> DialectRuntime:
         return reconcile.build(kit)

@@ -19,15 +19,15 @@ from berth.control.webhooks import Webhook, rule
 from berth.dialects.dialect import Dependencies
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.messages import No
+from berth.dialects.vitistack.settings import VitistackSettings
 from berth.dialects.vitistack.stored import Stored
-from berth.settings import Settings
 
 Object = dict[str, Any]
 TIMEOUT_SECONDS = 30  # the document's; our own answer comes long before
 EARLY_SECONDS = 0.5
 
 
-def webhooks(settings: Settings) -> tuple[Webhook, Webhook]:
+def webhooks(settings: VitistackSettings) -> tuple[Webhook, Webhook]:
     """Mutating, validating."""
     return (
         _webhook("mservice-v1.kb.io", kinds.MUTATE_PATH, settings, mutating=True),
@@ -35,11 +35,11 @@ def webhooks(settings: Settings) -> tuple[Webhook, Webhook]:
     )
 
 
-def _webhook(name: str, path: str, settings: Settings, *, mutating: bool) -> Webhook:
+def _webhook(name: str, path: str, settings: VitistackSettings, *, mutating: bool) -> Webhook:
     excluded = {
         "key": "kubernetes.io/metadata.name",
         "operator": "NotIn",
-        "values": list(settings.vitistack_excluded),
+        "values": list(settings.excluded),
     }
     return Webhook(
         name,
@@ -48,7 +48,7 @@ def _webhook(name: str, path: str, settings: Settings, *, mutating: bool) -> Web
         mutating=mutating,
         side_effects="NoneOnDryRun",
         timeout_seconds=TIMEOUT_SECONDS,
-        match_conditions=_conditions(settings.vitistack_classes),
+        match_conditions=_conditions(settings.classes),
         namespace_selector={"matchExpressions": [excluded]},
     )
 
@@ -72,7 +72,7 @@ def _conditions(classes: tuple[str, ...]) -> tuple[Object, ...]:
     )
 
 
-def plans(settings: Settings) -> Mapping[str, tuple[Webhook, ...]]:
+def plans(settings: VitistackSettings) -> Mapping[str, tuple[Webhook, ...]]:
     mutating, validating = webhooks(settings)
     return {kinds.MUTATING_CONFIGURATION: (mutating,), kinds.VALIDATING_CONFIGURATION: (validating,)}
 
@@ -86,7 +86,7 @@ class Frame:
         seconds = kit.settings.webhook_deadline_seconds
         self._ready = ready
         self._seconds = max(seconds - EARLY_SECONDS, seconds / 2)
-        self._pending_seconds = kit.settings.vitistack_pending_seconds
+        self._pending_seconds = kit.settings.of(VitistackSettings).pending_seconds
         self._events = kit.events
         self._metrics = kit.metrics
         self._load = load

@@ -81,11 +81,11 @@ class Brake:
         return (record.name, record.uid) in self._met or self._has_met(record)
 
     async def _is_agreed(self, word: str) -> bool:
-        namespace = await self._parts.client.get(kinds.NAMESPACE, self._parts.settings.vitistack_namespace)
+        namespace = await self._parts.client.get(kinds.NAMESPACE, self._parts.settings.namespace)
         return meta.annotations(namespace).get(kinds.RELEASE_ABSENT) == word
 
     def _tell(self, absent: int, living: int) -> None:
-        name = self._parts.settings.vitistack_namespace
+        name = self._parts.settings.namespace
         text = (
             f"{absent} of {living} records have no Service and are not released. If those Services are "
             f"really gone: kubectl annotate --overwrite namespace {name} {kinds.RELEASE_ABSENT}={self._word}"

@@ -103,7 +103,7 @@ class Holding:
         return Record(
             about["namespace"],
             who,
-            annotations.get(kinds.ZONE) or self._parts.settings.vitistack_zone,
+            annotations.get(kinds.ZONE) or self._parts.settings.zone,
             address,
             word,
             annotations.get(kinds.SHARING_KEY, ""),

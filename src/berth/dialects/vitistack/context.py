@@ -21,6 +21,7 @@ from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.secrets import Vault
 from berth.dialects.vitistack.service_annotations import Families, Wish
 from berth.dialects.vitistack.services import Neighbours
+from berth.dialects.vitistack.settings import VitistackSettings
 from berth.dialects.vitistack.stored import Stored
 from berth.errors import KubeError
 from berth.kube import meta
@@ -29,7 +30,6 @@ from berth.leasing.holders import Identity
 from berth.metrics import Metrics
 from berth.net import Address
 from berth.secret import Secret
-from berth.settings import Settings
 
 Object = dict[str, Any]
 REMEMBERED = 1000
@@ -82,7 +82,7 @@ class Whereabouts:
 @dataclass(frozen=True, slots=True)
 class Parts:
     client: Client
-    settings: Settings
+    settings: VitistackSettings
     vault: Vault
     records: Records
     registrar: Registrar

@@ -111,7 +111,7 @@ class Inventories:
 
     @property
     def _seconds(self) -> float:
-        return self._parts.settings.vitistack_heartbeat_seconds
+        return self._parts.settings.heartbeat_seconds
 
     async def _tell(self) -> bool:
         """Whether it counted."""

@@ -67,8 +67,8 @@ class Mutation:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._defaults = Defaults(
-            parts.settings.vitistack_zone,
-            parts.settings.vitistack_bare_addresses,
+            parts.settings.zone,
+            parts.settings.bare_addresses,
             lambda: f"pre-shared-key-{random_text()}",
         )
 

@@ -37,6 +37,7 @@ from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.release import Restraint
 from berth.dialects.vitistack.secrets import Vault
 from berth.dialects.vitistack.services import Neighbours
+from berth.dialects.vitistack.settings import VitistackSettings
 from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.validate import Validation
 from berth.dialects.wiring import Listeners
@@ -45,7 +46,6 @@ from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.meta import Ref
 from berth.net import Address
-from berth.settings import Settings
 
 Object = dict[str, Any]
 BACKOFF = Backoff(most_seconds=30.0)  # an IPAM-API that is back serves everybody soon
@@ -59,15 +59,13 @@ def build(kit: Dependencies) -> DialectRuntime:
 class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
-        settings = kit.settings
+        self._settings = settings = kit.settings.of(VitistackSettings)
         self._listeners = Listeners()
         self._services = kit.watch(WatchSpec((kinds.SERVICE,)))
-        self._record_kept = kit.watch(records.watched(settings.vitistack_namespace))
+        self._record_kept = kit.watch(records.watched(settings.namespace))
         self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
-        self._neighbours = Neighbours(
-            self._services.cache, self._filed, settings.vitistack_classes, settings.vitistack_excluded
-        )
+        self._neighbours = Neighbours(self._services.cache, self._filed, settings.classes, settings.excluded)
         self._load, self._tasks = LoadGauge(), Tasks()
         self._api = ApiClient(_access(settings))
         self._registrar = Registrar(Calls(self._api, kit.metrics, self._load, self._tasks), settings.api_url)
@@ -78,7 +76,11 @@ class _Wiring:
         self._life = ServiceLife(parts, self._services, kit.events, Restraint(self._inventories, brake))
         brake.watch(self._record_kept.cache, self._life.holding.has_met)
         self._controller = Controller(
-            "vitistack.service", self._life.reconcile, kit.metrics, at_once=settings.at_once, backoff=BACKOFF
+            "vitistack.service",
+            self._life.reconcile,
+            kit.metrics,
+            at_once=kit.settings.at_once,
+            backoff=BACKOFF,
         )
         self._listen()
 
@@ -97,25 +99,25 @@ class _Wiring:
             yield
 
     def _keep_pools(self, kit: Dependencies) -> Informer | None:
-        namespace = kit.settings.metallb_namespace
+        namespace = self._settings.metallb_namespace
         return kit.watch(pools.watched(namespace)) if namespace else None
 
     def _parts(self, client: Client) -> Parts:
         """One set for the webhooks of every replica, one for the leader's controller."""
-        settings = self._kit.settings
+        settings = self._settings
         pool_kept = self._pool_kept.through(client) if self._pool_kept is not None else None
         cabinet = Cabinet(self._filed, self._kit.metrics, self._load, self._tasks)
         return Parts(
             client=client,
             settings=settings,
-            vault=Vault(client, settings.vitistack_namespace, self._depends_on_default, self._tasks),
-            records=Records(self._record_kept.through(client), settings.vitistack_namespace, cabinet),
+            vault=Vault(client, settings.namespace, self._depends_on_default, self._tasks),
+            records=Records(self._record_kept.through(client), settings.namespace, cabinet),
             registrar=self._registrar,
             pools=Pools(pool_kept, settings.metallb_namespace, self._load),
             metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels, self._tasks),
             neighbours=self._neighbours,
             places=Whereabouts(client, self._tasks),
-            stored=Stored(client, self._services.cache, self._filed, settings.vitistack_pending_seconds),
+            stored=Stored(client, self._services.cache, self._filed, settings.pending_seconds),
             metrics=self._kit.metrics,
         )
 
@@ -160,7 +162,7 @@ class _Wiring:
 
     async def _resync(self) -> None:
         while True:
-            await asyncio.sleep(self._kit.settings.vitistack_resync_seconds)
+            await asyncio.sleep(self._settings.resync_seconds)
             self._life.holding.again()
             self._everything()
             await self._leading.records.tidy()
@@ -205,7 +207,7 @@ def _service_of(record: Record) -> Ref:
     return Ref("Service", record.namespace, record.who.service_name)
 
 
-def _access(settings: Settings) -> Access:
+def _access(settings: VitistackSettings) -> Access:
     token = None if settings.api_token_file is None else TokenFile(settings.api_token_file)
     _refuse_credentials(settings.api_url)
     return Access(settings.api_url, token, trusting(settings.api_ca_file), settings.api_seconds)

@@ -124,7 +124,7 @@ class Validation:
         if review.operation == CREATE:
             for address in asked.addresses:
                 self._parts.stored.expect(review.namespace, review.name, str(address))
-        until = time.time() + self._parts.settings.vitistack_pending_seconds
+        until = time.time() + self._parts.settings.pending_seconds
         given = frozenset(one for one in asked.addresses if self._parts.registrar.has_just_given(who, one))
         if old:  # a stored one: it is what it was
             new = {**new, "metadata": {**new["metadata"], "uid": meta.uid(old)}}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from berth.bench.cluster import Scenario, collect, run_scenario
+from bench.cluster import Scenario, collect, run_scenario
 from berth.dialects.kubipam import kinds
 from berth.dialects.kubipam.crds import crds
 from berth.dialects.kubipam.translate import granted

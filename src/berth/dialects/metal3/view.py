@@ -9,14 +9,29 @@ from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.claim_api import Flavour, holder, made_for
 from berth.dialects.metal3.ipaddressclaim import Capi
 from berth.dialects.metal3.ipclaim import Native
+from berth.dialects.metal3.settings import Metal3Settings
 from berth.dialects.metal3.translate import read_pool
+from berth.dialects.view import (
+    DEFAULTS,
+    NO_ANSWER,
+    Finding,
+    LeaseRow,
+    Object,
+    PoolRow,
+    Question,
+    View,
+    name_of,
+    objects,
+    state_of,
+    waits,
+    warned,
+)
 from berth.errors import InvalidText
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.leasing.space import Space
 from berth.net import Block, parse_block
 from berth.settings import Settings
-from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
 
 Owned = tuple[Flavour, Object]
 
@@ -91,7 +106,7 @@ async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Findin
     pools = await objects(client, kinds.POOL, namespace=settings.namespace)
     addresses = await _addresses(client, settings.namespace)
     claims = await _claims(client, settings.namespace)
-    there = There(
+    there = Metal3Objects(
         {name_of(pool) for pool in pools},
         {meta.uid(claim) for _, claim in claims},
         {holder(flavour, *name_of(address).split("/")) for flavour, address in addresses},
@@ -107,14 +122,14 @@ async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Findin
 
 
 def _left_alone(obj: Object, settings: Settings) -> str:
-    wanted = settings.watch_filter
+    wanted = settings.of(Metal3Settings).watch_filter
     if not wanted or meta.labels(obj).get(kinds.WATCH_LABEL) == wanted:
         return ""
     return f"its label {kinds.WATCH_LABEL} is not {wanted}: it is left alone; see --watch-filter"
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class Metal3Objects:
     """What is there, and what was seen to be somebody's already."""
 
     pools: set[str]
@@ -136,7 +151,7 @@ def _pool_finding(pool: Object, settings: Settings) -> Finding:
     return Finding("metal3", f"IPPool {name_of(pool)}", problem)
 
 
-def _address_problem(flavour: Flavour, address: Object, there: There) -> str:
+def _address_problem(flavour: Flavour, address: Object, there: Metal3Objects) -> str:
     what, pool = _what(address), flavour.pool_of_address(address) or ""
     if pool not in there.pools:
         return f"its IPPool {pool} does not exist; it is left alone"
@@ -154,11 +169,52 @@ def _address_problem(flavour: Flavour, address: Object, there: There) -> str:
     return "" if beside == what else f"is held for the {flavour.kind} that has {beside} too"
 
 
-def _claim_problem(flavour: Flavour, claim: Object, there: There) -> str:
+def _claim_problem(flavour: Flavour, claim: Object, there: Metal3Objects) -> str:
     pool, bound = flavour.pool_key(claim), flavour.bound_name(claim)
     if bound and holder(flavour, claim["metadata"]["namespace"], bound) not in there.addresses:
         return f"its status names IPAddress {bound}, which does not exist"
     return "" if pool in there.pools else f"its IPPool {pool or '(none)'} does not exist; it waits"
 
 
-VIEWS = Views("metal3", pools, leases, findings)
+# Explanations
+
+
+def answer(asked: Question) -> str:
+    status = asked.status
+    given = (status.get("address") or {}).get("name") or (status.get("addressRef") or {}).get("name")
+    if given:
+        return f"has {given}"
+    if status.get("errorMessage"):
+        return f"waits: {status['errorMessage']}"
+    for condition in status.get("conditions") or []:
+        if condition.get("status") == "False":
+            return waits(condition.get("reason"), condition.get("message", ""))
+    if kinds.PAUSED in meta.annotations(asked.obj):
+        return f"is paused: take the annotation {kinds.PAUSED} away"
+    return warned(asked.events) or NO_ANSWER
+
+
+def named_pool(claim: Object) -> PoolRow | None:
+    reference = claim["spec"].get("pool") or claim["spec"].get("poolRef") or {}
+    if not reference.get("name"):
+        return None
+    kind = reference.get("kind") or "IPPool"
+    name = f"{reference.get('namespace') or claim['metadata']['namespace']}/{reference['name']}"
+    state = "does not exist" if kind == "IPPool" else "is another provider's"
+    return PoolRow("metal3", kind, name, 0, 0, 0, state)
+
+
+def considers(row: PoolRow, claim: Object, settings: Settings) -> bool:
+    named = named_pool(claim)
+    return named is not None and row.name == named.name
+
+
+VIEW = View(
+    kinds={"ipclaim": (kinds.CLAIM,), "ipaddressclaim": kinds.CAPI_CLAIMS},
+    pools=pools,
+    leases=leases,
+    findings=findings,
+    answer=answer,
+    considers=considers,
+    named_pool=named_pool,
+)

@@ -10,13 +10,15 @@ import pytest_asyncio
 from tests.support.operator import Operator, eventually, running
 
 from berth.devcluster import DevCluster
+from berth.dialects.explain import explain
+from berth.dialects.kubipam import view as kubipam
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
 from berth.dialects.metal3 import kinds
+from berth.dialects.metal3 import view as metal3
+from berth.dialects.view import PoolRow
 from berth.dialects.vip.kinds import SERVICE
 from berth.errors import UserError
 from berth.kube.resource import Resource
-from berth.views import PoolRow, kubipam, metal3
-from berth.views.explain import explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 

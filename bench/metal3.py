@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from berth.bench.cluster import Scenario, bench_cluster, ceiling, collect, run_scenario
+from bench.cluster import Scenario, bench_cluster, ceiling, collect, run_scenario
 from berth.devcluster.crds import cluster_api_crds
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.claim_api import Written

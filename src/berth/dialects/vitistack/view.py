@@ -13,15 +13,28 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from berth.central.client import trusting
+from berth.dialects.view import (
+    DEFAULTS,
+    Finding,
+    LeaseRow,
+    Object,
+    PoolRow,
+    Question,
+    View,
+    name_of,
+    objects,
+    shown_by,
+    warned,
+)
 from berth.dialects.vitistack import kinds, service_annotations
 from berth.dialects.vitistack.messages import No
+from berth.dialects.vitistack.settings import VitistackSettings
 from berth.errors import NotFound, UserError
 from berth.kube import meta
 from berth.kube.client import Client
 from berth.kube.http.transport import why
 from berth.net import Address
 from berth.settings import Settings
-from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects
 
 NAME = "vitistack"
 ASK_SECONDS = 10.0
@@ -36,7 +49,7 @@ def is_ours(service: Object) -> bool:
 
 
 def zone_of(service: Object, settings: Settings) -> str:
-    return meta.annotations(service).get(kinds.ZONE, settings.vitistack_zone)
+    return meta.annotations(service).get(kinds.ZONE, settings.of(VitistackSettings).zone)
 
 
 async def _services(client: Client, settings: Settings) -> list[Object]:
@@ -54,7 +67,7 @@ def _held(services: Iterable[Object]) -> list[tuple[Object, Address]]:
 
 
 async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
-    if settings.api_url:
+    if settings.of(VitistackSettings).api_url:
         return await _asked_zones(settings)
     different = {(zone_of(one, settings), at) for one, at in _held(await _services(client, settings))}
     counted = Counter(f"{zone}/ipv{int(address.family)}" for zone, address in different)
@@ -63,12 +76,14 @@ async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
 
 
 async def _asked_zones(settings: Settings) -> list[PoolRow]:
-    root = settings.api_url.rstrip("/").removesuffix("/v2")
+    root = settings.of(VitistackSettings).api_url.rstrip("/").removesuffix("/v2")
     try:
         timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"{root}/metrics", ssl=trusting(settings.api_ca_file) or True) as answer,
+            session.get(
+                f"{root}/metrics", ssl=trusting(settings.of(VitistackSettings).api_ca_file) or True
+            ) as answer,
         ):
             answer.raise_for_status()
             return _zone_rows(await answer.text())
@@ -130,9 +145,9 @@ def _age(service: Object) -> tuple[str, str]:
 def left_alone(service: Object, settings: Settings) -> str:
     """Why the operator with these settings would not look at it; empty: it would."""
     of_class = service["spec"].get("loadBalancerClass") or ""
-    if service["metadata"]["namespace"] in settings.vitistack_excluded:
+    if service["metadata"]["namespace"] in settings.of(VitistackSettings).excluded:
         return "its namespace is left alone; see --vitistack-excluded"
-    if of_class not in settings.vitistack_classes:
+    if of_class not in settings.of(VitistackSettings).classes:
         what = f"its class {of_class}" if of_class else "a Service without a class"
         return f"{what} is served only where --vitistack-classes says so"
     return ""
@@ -163,7 +178,7 @@ def _clash(service: Object, keys: dict[Address, tuple[str, str]]) -> str:
 async def _without_secret(client: Client, service: Object, settings: Settings) -> str:
     named = meta.annotations(service).get(kinds.SECRET_NAME, kinds.DEFAULT_SECRET)
     own = named != kinds.DEFAULT_SECRET
-    namespace = service["metadata"]["namespace"] if own else settings.vitistack_namespace
+    namespace = service["metadata"]["namespace"] if own else settings.of(VitistackSettings).namespace
     try:
         secret = await client.get(kinds.SECRET, named, namespace)
     except NotFound:
@@ -173,4 +188,35 @@ async def _without_secret(client: Client, service: Object, settings: Settings) -
     return ""
 
 
-VIEWS = Views(NAME, pools, leases, findings)
+# Explanations
+
+
+def answer(asked: Question) -> str:
+    """What the IPAM-API gave is in the annotations; whether MetalLB serves it, in the status."""
+    if asked.unserved:
+        return asked.unserved
+    zone = zone_of(asked.obj, asked.settings)
+    given = meta.annotations(asked.obj).get(kinds.ADDRESSES, "")
+    if not given and (alone := left_alone(asked.obj, asked.settings)):
+        return f"gets no address: {alone}"
+    if not given:
+        return warned(asked.events) or f"waits: the IPAM-API has given it no address of zone {zone} yet"
+    if shown_by(asked.status):
+        return f"has {given} of zone {zone}"
+    return f"was given {given} of zone {zone}; MetalLB does not serve it yet, if there is one"
+
+
+def considers(row: PoolRow, service: Object, settings: Settings) -> bool:
+    return row.name.partition("/")[0] == zone_of(service, settings)
+
+
+VIEW = View(
+    kinds={"service": (kinds.SERVICE,)},
+    short={"svc": "service"},
+    pools=pools,
+    leases=leases,
+    findings=findings,
+    answer=answer,
+    considers=considers,
+    is_ours=is_ours,
+)

@@ -3,7 +3,7 @@ PostgreSQL, with few and with very many addresses held, beside the ceiling: a pl
 the same row by the same driver. The ceiling is measured right before and right after each of them, so that
 both see the same machine.
 
-    python -m berth.bench.api [--held 1000,1000000] [--requests 20000] [--stores sqlite,postgresql]
+    python -m bench.api [--held 1000,1000000] [--requests 20000] [--stores sqlite,postgresql]
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 import orjson
 import uvloop
 
-from berth.bench.load import Tally, drive, request
-from berth.bench.prefill import prefill, zones_text
+from bench.load import Tally, drive, request
+from bench.prefill import prefill, zones_text
 from berth.secret import Pepper, Secret, make_pepper
 from berth.store.engine import connect
 from berth.store.migrate import migrate

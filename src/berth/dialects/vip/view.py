@@ -5,8 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from berth.dialects.view import (
+    DEFAULTS,
+    NO_ANSWER,
+    Finding,
+    LeaseRow,
+    Object,
+    PoolRow,
+    Question,
+    View,
+    name_of,
+    objects,
+    shown_by,
+    state_of,
+    waits,
+    warned,
+)
 from berth.dialects.vip import kinds
 from berth.dialects.vip.migrate import is_migrating
+from berth.dialects.vip.settings import VipSettings
 from berth.dialects.vip.translate import (
     Owner,
     Segment,
@@ -23,7 +40,6 @@ from berth.kube.client import Client
 from berth.leasing.space import Space
 from berth.net import Block
 from berth.settings import Settings
-from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
 
 POOLS = (kinds.IPGROUP, kinds.MAPPING)
 
@@ -73,7 +89,7 @@ async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Findin
     ips = await objects(client, kinds.IP)
     services = await objects(client, kinds.SERVICE)
     vips = await objects(client, kinds.VIRTUAL_IP)
-    there = There(
+    there = VipObjects(
         {(one["kind"], name_of(one)): one for one in (*services, *vips)},
         {block: ip for ip in ips if (block := block_of(ip)) is not None},
         segments["IPGroup"],
@@ -95,7 +111,7 @@ async def findings(client: Client, settings: Settings = DEFAULTS) -> list[Findin
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class VipObjects:
     """What is there, and who was seen to show which address."""
 
     holders: dict[tuple[str, str], Object]  # by kind and name
@@ -105,13 +121,13 @@ class There:
     seen: dict[Block, str] = field(default_factory=dict)
 
     def serves(self, service: Object) -> bool:
-        return (service["spec"].get("loadBalancerClass") or "") in self.settings.vip_classes
+        return (service["spec"].get("loadBalancerClass") or "") in self.settings.of(VipSettings).classes
 
     def covers(self, block: Block) -> bool:
         return any(group.covers(block) for group in self.groups)
 
 
-def _ip_problem(ip: Object, there: There) -> str:
+def _ip_problem(ip: Object, there: VipObjects) -> str:
     had_by = owner_of(ip)
     if block_of(ip) is None:
         return "its name is no address; it is left alone"
@@ -127,7 +143,7 @@ def _ip_problem(ip: Object, there: There) -> str:
     return ""
 
 
-def _holder_findings(holder: Object, there: There) -> Iterable[Finding]:
+def _holder_findings(holder: Object, there: VipObjects) -> Iterable[Finding]:
     """One for each address that a Service of ours or a VirtualIP shows."""
     if not _is_in(there.settings, owner(holder)):
         return
@@ -136,7 +152,7 @@ def _holder_findings(holder: Object, there: There) -> Iterable[Finding]:
         yield Finding("vip", what, _holder_problem(holder, block, there))
 
 
-def _shown(holder: Object, there: There) -> tuple[Block, ...]:
+def _shown(holder: Object, there: VipObjects) -> tuple[Block, ...]:
     """A Service whose address no group has, and no IP object, is another load balancer's. While a VirtualIP
     is turned into its Service, both show one address.
     """
@@ -149,7 +165,7 @@ def _shown(holder: Object, there: There) -> tuple[Block, ...]:
     return tuple(block for block in shown(holder) if block in there.ips or there.covers(block))
 
 
-def _holder_problem(holder: Object, block: Block, there: There) -> str:
+def _holder_problem(holder: Object, block: Block, there: VipObjects) -> str:
     name = f"{holder['kind']} {name_of(holder)}"
     record = there.ips.get(block)
     had_by = None if record is None else owner_of(record)
@@ -170,4 +186,32 @@ def _holder_problem(holder: Object, block: Block, there: There) -> str:
     return ""
 
 
-VIEWS = Views("vip", pools, leases, findings)
+# Explanations
+
+
+def answer(asked: Question) -> str:
+    status = asked.status
+    if given := shown_by(status) or status.get("ip"):
+        return f"has {given}"
+    if status.get("state"):
+        return waits(status["state"], status.get("message", ""))
+    for condition in status.get("conditions") or []:
+        if condition.get("status") == "False" or condition.get("type") == kinds.CONDITION:
+            return waits(condition.get("reason"), condition.get("message", ""))
+    return asked.unserved or warned(asked.events) or NO_ANSWER
+
+
+def considers(row: PoolRow, holder: Object, settings: Settings) -> bool:
+    """Any of the pools of its era."""
+    return row.kind == ("GroupSegmentMapping" if holder["kind"] == "VirtualIP" else "IPGroup")
+
+
+VIEW = View(
+    kinds={"virtualip": (kinds.VIRTUAL_IP,), "service": (kinds.SERVICE,)},
+    short={"vip": "virtualip", "svc": "service"},
+    pools=pools,
+    leases=leases,
+    findings=findings,
+    answer=answer,
+    considers=considers,
+)

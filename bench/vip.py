@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from berth.bench.cluster import Scenario, collect, run_scenario
+from bench.cluster import Scenario, collect, run_scenario
 from berth.dialects.vip import kinds
 from berth.dialects.vip.crds import crds
 from berth.dialects.vip.translate import ip_object, owner, shown, with_ingress

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from berth.bench.cluster import (
+from bench.cluster import (
     IN_FLIGHT,
     STEADY_ROUNDS,
     WARM,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 from tests.support.cluster import make_namespace
 from tests.support.operator import admin, built, crds_of, install
+from tests.support.settings import settings_of
 from tests.support.vip import World
 
 from berth.devcluster import DevCluster
+from berth.dialects.explain import DEFAULTS, explain
 from berth.dialects.vip import kinds
+from berth.dialects.vip import view as vip
 from berth.errors import NotFound
 from berth.settings import Settings
-from berth.views import DEFAULTS, vip
-from berth.views.explain import explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 GROUP = ("198.51.100.0-29", "198.51.100.0/29", ("198.51.100.0",))
@@ -71,7 +71,7 @@ async def test_a_lease_row_names_the_owner(world: World) -> None:
 
 
 async def test_leases_of_one_namespace_are_those_of_its_holders(world: World) -> None:
-    here, elsewhere = (replace(DEFAULTS, namespace=name) for name in (world.namespace, "default"))
+    here, elsewhere = (settings_of(DEFAULTS, namespace=name) for name in (world.namespace, "default"))
     assert {row.address for row in await vip.leases(world.client, here)} == {
         f"198.51.100.{last}" for last in (1, 2, 4)
     }
@@ -107,7 +107,7 @@ async def test_adoption_follows_the_classes_the_operator_will_have(world: World)
     await world.ip("198.51.100.6", GROUP[0], "classy")
     try:
         assert "x/y is served only with --vip-classes" in (await problems(world))["IP 198.51.100.6"]
-        told = replace(DEFAULTS, vip_classes=("x/y",))
+        told = settings_of(DEFAULTS, vip_classes=("x/y",))
         assert (await problems(world, told))["IP 198.51.100.6"] == ""
     finally:
         await world.client.delete(kinds.IP, "198.51.100.6")
@@ -122,12 +122,14 @@ async def test_explain_asks_whether_an_operator_runs_where_nothing_was_answered(
 
 async def test_explain_knows_the_classes_it_is_told(world: World) -> None:
     await world.service("classy", loadBalancerClass="x/y")
-    told = replace(DEFAULTS, vip_classes=("x/y",))
+    told = settings_of(DEFAULTS, vip_classes=("x/y",))
     unknown = await explain(world.client, "service/classy", world.namespace)
     known = await explain(world.client, "service/classy", world.namespace, told)
     assert "x/y is served where --vip-classes" in unknown.answer
     assert "is the operator running" in known.answer
-    without = await explain(world.client, "service/web", world.namespace, replace(told, vitistack_classes=()))
+    without = await explain(
+        world.client, "service/web", world.namespace, settings_of(told, vitistack_classes=())
+    )
     assert "a Service without a loadBalancerClass is served where" in without.answer
 
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from berth.bench.cluster import OperatorProcess, bench_cluster, collect, flood, running_operator
-from berth.bench.metal3 import native_scenario
+from bench.cluster import OperatorProcess, bench_cluster, collect, flood, running_operator
+from bench.metal3 import native_scenario
 from berth.dialects.metal3.crds import crds
 from berth.kube.client import Client
 

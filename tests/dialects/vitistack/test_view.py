@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.support.cluster import make_namespace
 from tests.support.operator import admin, built
+from tests.support.settings import settings_of
 from tests.support.vitistack import SYSTEM, Api, service
 
 from berth.devcluster import DevCluster
+from berth.dialects.explain import DEFAULTS, EVENTS, explain
+from berth.dialects.view import Finding
 from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack import view as vitistack
 from berth.errors import AlreadyExists, NotFound, UserError
 from berth.kube.client import Client
 from berth.settings import Settings
-from berth.views import DEFAULTS, Finding, vitistack
-from berth.views.explain import EVENTS, explain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 FIRST, SECOND = "83.118.168.7", "83.118.168.8"
@@ -99,7 +100,7 @@ async def test_a_zone_shows_what_this_cluster_holds_of_it(world: World) -> None:
 
 async def test_with_the_apis_address_a_zone_shows_how_full_it_is(world: World, tmp_path: Path) -> None:
     api = Api(tmp_path)
-    told = replace(DEFAULTS, api_url=api.url)
+    told = settings_of(DEFAULTS, api_url=api.url)
     api.start()
     try:
         rows = {row.name: row for row in await vitistack.pools(world.client, told)}
@@ -152,21 +153,21 @@ async def test_adoption_says_what_is_wrong_before_anything_is_started(world: Wor
 async def test_adoption_is_told_what_the_operator_is_told(world: World) -> None:
     await world.service("classy", FIRST, {"loadBalancerClass": "example.org/other"})
     await world.service("plain", SECOND)
-    told = replace(DEFAULTS, vitistack_classes=("example.org/other",))
+    told = settings_of(DEFAULTS, vitistack_classes=("example.org/other",))
     assert await world.problem("classy", told) == ""
     assert "without a class" in await world.problem("plain", told)
-    elsewhere = replace(DEFAULTS, vitistack_namespace="another")
+    elsewhere = settings_of(DEFAULTS, vitistack_namespace="another")
     assert "Secret another/default is missing" in await world.problem("plain", elsewhere)
-    left = replace(DEFAULTS, vitistack_excluded=(world.namespace,))
+    left = settings_of(DEFAULTS, vitistack_excluded=(world.namespace,))
     assert "its namespace is left alone" in await world.problem("plain", left)
-    only = await vitistack.findings(world.client, replace(DEFAULTS, namespace="default"))
+    only = await vitistack.findings(world.client, settings_of(DEFAULTS, namespace="default"))
     assert not [row for row in only if world.namespace in row.what]
 
 
 async def test_the_default_zone_is_the_operators(world: World) -> None:
     await world.service("plain", FIRST, zone="")
-    told = replace(DEFAULTS, vitistack_zone="hnet-public")
-    (row,) = await vitistack.leases(world.client, replace(told, namespace=world.namespace))
+    told = settings_of(DEFAULTS, vitistack_zone="hnet-public")
+    (row,) = await vitistack.leases(world.client, settings_of(told, namespace=world.namespace))
     assert row.pool == "hnet-public"
     answer = (await explain(world.client, "svc/plain", world.namespace, told)).answer
     assert "of zone hnet-public" in answer

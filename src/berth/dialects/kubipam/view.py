@@ -9,13 +9,27 @@ from __future__ import annotations
 from collections import defaultdict
 
 from berth.dialects.kubipam import kinds
-from berth.dialects.kubipam.translate import block_of, range_of, read_range
+from berth.dialects.kubipam.translate import asked_range, block_of, range_of, read_range
+from berth.dialects.view import (
+    DEFAULTS,
+    NO_ANSWER,
+    Finding,
+    LeaseRow,
+    Object,
+    PoolRow,
+    Question,
+    View,
+    name_of,
+    objects,
+    state_of,
+    waits,
+    warned,
+)
 from berth.errors import InvalidText
 from berth.kube.client import Client
 from berth.leasing.space import Space
 from berth.net import Block
 from berth.settings import Settings
-from berth.views import DEFAULTS, Finding, LeaseRow, Object, PoolRow, Views, name_of, objects, state_of
 
 
 async def _granted(client: Client) -> list[tuple[Object, Block]]:
@@ -95,4 +109,32 @@ def _problem(request: Object, cidr: str | None, spaces: dict[str, Space]) -> str
     return ""
 
 
-VIEWS = Views("kubipam", pools, leases, findings)
+def answer(asked: Question) -> str:
+    status = asked.status
+    if status.get("state") == kinds.READY and status.get("cidr"):
+        return f"has {status['cidr']}"
+    if status.get("state"):
+        return waits(status["state"], status.get("message", ""))
+    return warned(asked.events) or NO_ANSWER
+
+
+def named_range(request: Object) -> PoolRow | None:
+    if not ((request.get("spec") or {}).get("ipam") or {}).get("name"):
+        return None
+    return PoolRow("kubipam", "IPAMRange", asked_range(request), 0, 0, 0, "does not exist")
+
+
+def considers(row: PoolRow, request: Object, settings: Settings) -> bool:
+    return row.name == asked_range(request)
+
+
+VIEW = View(
+    kinds={"ipamrequest": (kinds.REQUEST,)},
+    short={"ipreq": "ipamrequest"},
+    pools=pools,
+    leases=leases,
+    findings=findings,
+    answer=answer,
+    considers=considers,
+    named_pool=named_range,
+)

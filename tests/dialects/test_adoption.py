@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, capi_claim
 from tests.support.operator import admin, crds_of, install
+from tests.support.settings import settings_of
 from typer.testing import CliRunner, Result
 
 from berth.cli.main import app
 from berth.devcluster import DevCluster
+from berth.dialects.explain import DEFAULTS
+from berth.dialects.kubipam import view as kubipam
 from berth.dialects.kubipam.kinds import RANGE, REQUEST
 from berth.dialects.metal3 import kinds
+from berth.dialects.metal3 import view as metal3
 from berth.errors import UserError
 from berth.kube.client import Client
 from berth.kube.resource import Resource
-from berth.views import DEFAULTS, kubipam, metal3
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 Object = dict[str, Any]
@@ -80,7 +82,7 @@ async def test_claims_that_lost_their_pool_or_their_address_are_reported(
 
 async def test_what_a_watch_filter_leaves_alone_is_reported(client: Client, namespace: str) -> None:
     await leave_a_pool(client, namespace)
-    told = replace(DEFAULTS, namespace=namespace, watch_filter="blue")
+    told = settings_of(DEFAULTS, namespace=namespace, watch_filter="blue")
     (row,) = await metal3.findings(client, told)
     assert "is not blue: it is left alone; see --watch-filter" in row.problem
 
@@ -90,7 +92,7 @@ async def test_a_look_at_one_namespace_counts_what_others_hold_of_it(client: Cli
     await leave(client, RANGE, "r", namespace, spec={"ranges": ["10.0.0.0/24"]})
     far = {"ipam": {"name": "r", "namespace": namespace}}
     await leave(client, REQUEST, f"of-{namespace}", "default", spec=far, cidr="10.0.0.0/25", state="Ready")
-    here = replace(DEFAULTS, namespace=namespace)
+    here = settings_of(DEFAULTS, namespace=namespace)
     (row,) = await kubipam.pools(client, here)
     assert (row.used, row.free) == (128, 128)
     assert await kubipam.leases(client, here) == []
