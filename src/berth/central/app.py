@@ -253,10 +253,14 @@ class Api:
         sent = await self._parsed(raw)
         if visit.caller is not None:
             visit.caller.admit(sent.beat.cluster_id, *sent.zones)
-        held_back = self._guesses.paused(visit.source, (one.address for one in sent.listed))
-        listed = [one for one in sent.listed if one.address not in held_back] if held_back else sent.listed
+        named = (one.address for one in (*sent.listed, *sent.proofs))
+        held_back = self._guesses.paused(visit.source, named)
+        listed, proofs = (
+            [one for one in items if one.address not in held_back] if held_back else items
+            for items in (sent.listed, sent.proofs)
+        )
         trusted, newcomers = visit.caller is not None, self.heartbeats.newcomers
-        compared = await compare(self.ledger, sent.beat, listed, newcomers, trusted=trusted)
+        compared = await compare(self.ledger, sent.beat, listed, newcomers, proofs=proofs, trusted=trusted)
         if held_back and compared.counted:
             _leave_out(compared, [one for one in sent.listed if one.address in held_back])
         self._tell_of_inventory(visit, sent.beat, compared)

@@ -28,29 +28,34 @@ class Report:
 
     beat: Beat
     listed: tuple[Register, ...]
+    proofs: tuple[Register, ...]  # not listed by anything any more, and not released yet
     zones: frozenset[str]
 
 
 def report(raw: bytes, zones: Zones) -> Report:
     body = bodies.parsed(raw)
     beat = _beat(body)
-    items = bodies.typed(body, "addresses", list, [])
-    if len(items) > ITEMS:
+    lists = {key: bodies.typed(body, key, list, []) for key in ("addresses", "releasing")}
+    if sum(map(len, lists.values())) > ITEMS:
         raise Refusal(413, f"addresses has more than {ITEMS} items", "TooLarge")
-    listed = tuple(_item(at, item, beat.cluster_id, zones) for at, item in enumerate(items))
-    _refuse_guesses(listed)
-    named = frozenset(item["zone"] for item in items)
-    return Report(beat, listed, named)
+    listed, proofs = (
+        tuple(_item(f"{key}[{at}]", item, beat.cluster_id, zones) for at, item in enumerate(items))
+        for key, items in lists.items()
+    )
+    _refuse_guesses(listed, proofs)
+    named = frozenset(item["zone"] for items in lists.values() for item in items)
+    return Report(beat, listed, proofs, named)
 
 
-def _refuse_guesses(listed: tuple[Register, ...]) -> None:
+def _refuse_guesses(listed: tuple[Register, ...], proofs: tuple[Register, ...]) -> None:
     """An address has one secret, and another one while that is being replaced."""
     tried: dict[str | None, set[Secret]] = {}
-    for at, wish in enumerate(listed):
+    for at, wish in enumerate((*listed, *proofs)):
         secrets = tried.setdefault(wish.address, set())
         secrets.add(wish.secret)
         if len(secrets) > SECRETS:
-            raise Refusal(400, f"addresses[{at}]: more than {SECRETS} secrets for one address")
+            place = f"addresses[{at}]" if at < len(listed) else f"releasing[{at - len(listed)}]"
+            raise Refusal(400, f"{place}: more than {SECRETS} secrets for one address")
 
 
 def heartbeat(raw: bytes) -> Beat:
@@ -79,7 +84,7 @@ def _beat(body: dict[str, Any], *, needs_alive: bool = False) -> Beat:
     return Beat(cluster, epoch, sequence, seconds * 1000, leaving, alive_ms)
 
 
-def _item(at: int, item: object, cluster_id: str, zones: Zones) -> Register:
+def _item(place: str, item: object, cluster_id: str, zones: Zones) -> Register:
     """The body of a POST, with its address; refused by its place in the list."""
     try:
         if not isinstance(item, dict):
@@ -87,11 +92,9 @@ def _item(at: int, item: object, cluster_id: str, zones: Zones) -> Register:
         sent = bodies.fields_of(item)
         wish = bodies.register(sent, zones)
     except Refusal as refusal:
-        raise Refusal(refusal.status, f"addresses[{at}]: {refusal.message}", refusal.reason) from None
+        raise Refusal(refusal.status, f"{place}: {refusal.message}", refusal.reason) from None
     if wish.address is None or sent.cluster_id != cluster_id or sent.new_secret or sent.pending:
-        raise Refusal(
-            400, f"addresses[{at}]: needs an address of this cluster_id, and no new_secret or pending"
-        )
+        raise Refusal(400, f"{place}: needs an address of this cluster_id, and no new_secret or pending")
     return wish
 
 

@@ -72,9 +72,14 @@ class _Picture:
 
     @classmethod
     def drawn(
-        cls, own: Sequence[Row], stored: Sequence[Row], listed: Sequence[Register], pepper: Pepper
+        cls,
+        own: Sequence[Row],
+        stored: Sequence[Row],
+        listed: Sequence[Register],
+        proofs: Sequence[Register],
+        pepper: Pepper,
     ) -> _Picture:
-        """From the rows of the cluster's entries, and of the addresses that are listed."""
+        """From the rows of the cluster's entries, and of the addresses that are listed or proven."""
         holders = [HolderRow.read(row) for row in own]
         picture = cls(
             {row.address: row for row in map(AddressRow.read, stored)},
@@ -83,6 +88,8 @@ class _Picture:
         )
         for wish in listed:
             picture.compare(wish, pepper)
+        for wish in proofs:
+            picture.prove(wish, pepper)
         picture.guessed = [address for address in picture.guessed if address not in picture.right]
         picture.unknown = _unknown(holders, listed)
         picture.missing = Sighting.of(map(_mark, picture.absent))
@@ -101,6 +108,17 @@ class _Picture:
             self.right.add(stored.address)
             self.opened = self.opened or stored.address in self.own
             self._compare_entry(wish, self.entries.get((stored.address, wish.entry.identity.key)))
+
+    def prove(self, wish: Register, pepper: Pepper) -> None:
+        """Of an address that the cluster is about to give back only the secret counts."""
+        stored = self.stored.get(wish.address or "")
+        if stored is None:
+            return
+        if stored.pool == wish.pool and pepper.opens(wish.secret, stored.seal):
+            self.right.add(stored.address)
+            self.opened = self.opened or stored.address in self.own
+        else:
+            self.guessed.append(stored.address)
 
     def _compare_entry(self, wish: Register, there: HolderRow | None) -> None:
         if there is None:
@@ -121,14 +139,21 @@ def _mark(wish: Register) -> str:
 
 
 async def compare(
-    ledger: Ledger, beat: Beat, listed: Sequence[Register], newcomers: Newcomers, *, trusted: bool
+    ledger: Ledger,
+    beat: Beat,
+    listed: Sequence[Register],
+    newcomers: Newcomers,
+    *,
+    proofs: Sequence[Register] = (),
+    trusted: bool,
 ) -> Compared:
     """`trusted`: the caller has proved elsewhere that it may speak for this cluster. Otherwise a secret
     has to open an address on which the cluster has an entry, or the cluster has nothing here: else the report
     tells nothing and counts for nothing, but for the last words of a process that was heard before and has
-    nothing to list now.
+    nothing to list now. `proofs` are not compared: what is not listed any more and not released yet shows who
+    speaks, so that a copy whose Services are gone is noticed before it releases.
     """
-    picture = await _picture(ledger, beat.cluster_id, listed)
+    picture = await _picture(ledger, beat.cluster_id, listed, proofs)
     result = Compared(guessed=picture.guessed)
     if not (trusted or picture.opened or not picture.own):
         if beat.leaving and (newcomers.know(beat) or await operators.has_spoken(ledger.engine, beat)):
@@ -167,12 +192,15 @@ async def beside(items: int, function: Callable[..., T], *args: Any) -> T:
     return function(*args) if items <= PORTION else await asyncio.to_thread(function, *args)
 
 
-async def _picture(ledger: Ledger, cluster_id: str, listed: Sequence[Register]) -> _Picture:
+async def _picture(
+    ledger: Ledger, cluster_id: str, listed: Sequence[Register], proofs: Sequence[Register]
+) -> _Picture:
     async with ledger.engine.snapshot() as tx:
         own = await tx.rows(f"SELECT {HOLDER} FROM holders WHERE cluster_id = ANY($1)", [cluster_id])
-        named = sorted({wish.address for wish in listed if wish.address})
+        named = sorted({wish.address for wish in (*listed, *proofs) if wish.address})
         stored = await tx.rows(f"SELECT {ADDRESS} FROM addresses WHERE address = ANY($1)", named)
-    return await beside(len(own) + len(listed), _Picture.drawn, own, stored, listed, ledger.rules.pepper)
+    size, pepper = len(own) + len(listed) + len(proofs), ledger.rules.pepper
+    return await beside(size, _Picture.drawn, own, stored, listed, proofs, pepper)
 
 
 async def _heard(ledger: Ledger, beat: Beat, missing: Sighting, result: Compared) -> Sighting | None:

@@ -16,7 +16,7 @@ from berth.control.admission import Handler
 from berth.control.review import Answer, Review
 from berth.control.webhooks import Webhook, rule
 from berth.dialects.dialect import Dependencies
-from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack import kinds, messages
 from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.stored import Stored
@@ -25,6 +25,7 @@ from berth.settings import Settings
 Object = dict[str, Any]
 TIMEOUT_SECONDS = 30  # the document's; our own answer comes long before
 EARLY_SECONDS = 0.5
+TEXTS = ("type", "loadBalancerClass", "loadBalancerIP", "ipFamilyPolicy")
 
 
 def webhooks(settings: Settings) -> tuple[Webhook, Webhook]:
@@ -96,6 +97,7 @@ class Frame:
         async def answered(review: Review) -> Answer:
             try:
                 async with asyncio.timeout(self._seconds):
+                    _refuse_shapes(review)
                     await self._ready()
                     with self._crowd.one_more():
                         return await handler(review)
@@ -117,3 +119,19 @@ class Frame:
             about = {"apiVersion": "v1", "kind": "Service", **review.old_object}
             self._events.event(about, "Warning", "AddressRefused", no.message)
         return no.answer()
+
+
+def _refuse_shapes(review: Review) -> None:
+    """An API server sends Services only; whoever makes up a review may write anything."""
+    for service in (review.object, review.old_object):
+        spec, status = service.get("spec") or {}, service.get("status") or {}
+        if not isinstance(spec, dict) or not isinstance(status, dict):
+            raise No(messages.NO_SERVICE, code=400, reason="BadRequest")
+        balancer = status.get("loadBalancer") or {}
+        lists = [spec.get("ports") or [], spec.get("ipFamilies") or []]
+        lists += [balancer.get("ingress") or [] if isinstance(balancer, dict) else None]
+        texts = [spec.get(key) or "" for key in TEXTS]
+        if not all(isinstance(one, list) for one in lists) or not all(isinstance(one, str) for one in texts):
+            raise No(messages.NO_SERVICE, code=400, reason="BadRequest")
+        if not all(isinstance(one, dict) for one in (*lists[0], *lists[2])):
+            raise No(messages.NO_SERVICE, code=400, reason="BadRequest")

@@ -125,10 +125,11 @@ class Holding:
             if not wait:
                 return 0.0
         if (found.terms, found.key) != (record.terms, record.key):
-            if found.until <= time.time():
-                await self._correct(record, found)
-                return wait
-            return found.until - time.time()
+            # What was admitted as a creation is stored by now; an update that says so may still be.
+            if found.until > time.time() and found.lived:
+                return found.until - time.time()
+            await self._correct(record, found)
+            return wait
         await self._check_edited(live, found)
         if self._is_contested(found):
             await self._parts.registrar.confirm(found, await self._parts.secrets_of(found))
@@ -165,8 +166,11 @@ class Holding:
         self._tell(live, record, "AddressRecalled" if recalled else "AddressAllocated")
 
     async def _correct(self, record: Record, found: Record) -> None:
-        """An update was not stored after all, or was made while nobody looked: the live object counts."""
-        record = replace(found, terms=record.terms, key=record.key, until=0.0)
+        """An update was not stored after all, or was made while nobody looked, or it recalls what an earlier
+        one left: the live object counts.
+        """
+        until = 0.0 if found.lived else found.until
+        record = replace(found, terms=record.terms, key=record.key, until=until)
         await self._parts.registrar.confirm(record, await self._parts.secrets_of(found))
         await self._parts.records.save(record)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from berth.control.review import Answer, denied
 from berth.errors import ApiDown, ApiError, KubeError, StatusError
 from berth.net import Family
@@ -14,6 +16,7 @@ RETENTION_UNDER = "retention period cannot be less than 0 days"
 ZONE_KEPT = "change of zone is prohibited while keeping old addresses"
 NO_URL = "environment variable for IPAM-API IPAM_API_URL was not found"
 SECRET_LENGTH = "secret must have 8 to 64 characters"
+NO_SERVICE = "the object is no Service"
 SHARED = "Could not register address: multiple services registered. unable to change secret"
 
 
@@ -77,6 +80,24 @@ def too_many(most: int, namespace: str, seconds: float) -> str:
         f"more than {most} Services of namespace {namespace} have asked for addresses and are not there yet; "
         f"try again: what nobody used comes back within {seconds:g} s"
     )
+
+
+def too_many_secrets(namespace: str, seconds: float) -> str:
+    return (
+        f"too many Secrets of namespace {namespace} were named that cannot be used; "
+        f"try again within {seconds:g} s"
+    )
+
+
+def stale(name: str, made_at: datetime, seconds: float) -> str:
+    return (
+        f'services "{name}": this creation is of {made_at:%Y-%m-%dT%H:%M:%SZ}, '
+        f"more than {seconds:g} s ago by the operator's clock"
+    )
+
+
+def answered(name: str) -> str:
+    return f'services "{name}": this creation was answered already'
 
 
 def invalid_address(name: str, text: str) -> str:

@@ -124,7 +124,9 @@ class Mutation:
             await self._insist_on_metallb()
         addresses, warnings = asked.addresses, []
         if asked.missing:
-            if visit.review is not None and not visit.creating:  # else the dry run says what is stored
+            if visit.review is not None and visit.creating:  # the dry run has said what is stored
+                self._parts.stored.insist_on_new(visit.review)
+            elif visit.review is not None:
                 await self._parts.stored.insist(visit.review)
             try:
                 addresses = await self._requested(service, asked, visit)
