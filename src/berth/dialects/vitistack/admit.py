@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from berth import log
 from berth.control.admission import Handler
 from berth.control.review import Answer, Review
 from berth.control.webhooks import Webhook, rule
@@ -26,6 +27,8 @@ Object = dict[str, Any]
 TIMEOUT_SECONDS = 30  # the document's; our own answer comes long before
 EARLY_SECONDS = 0.5
 TEXTS = ("type", "loadBalancerClass", "loadBalancerIP", "ipFamilyPolicy")
+
+_log = log.get("ipam-operator")
 
 
 def webhooks(settings: Settings) -> tuple[Webhook, Webhook]:
@@ -113,11 +116,12 @@ class Frame:
         return answered
 
     def _refused(self, review: Review, no: No) -> Answer:
-        self._metrics.decided("vitistack", "refusal", no.reason)
+        self._metrics.decided("vitistack", "refusal", no.why)
+        _log.info("Service refused", name=review.name, namespace=review.namespace, reason=no.why)
         # An Event needs an object that is there; of a conflict the API server asks again by itself.
         if review.old_object and not review.dry_run and no.code != 409 and self._stored.is_there(review):
             about = {"apiVersion": "v1", "kind": "Service", **review.old_object}
-            self._events.event(about, "Warning", "AddressRefused", no.message)
+            self._events.event(about, "Warning", no.why, no.message)
         return no.answer()
 
 

@@ -155,12 +155,19 @@ class Holding:
                 record = replace(record, secret=found.secret, kept=found.kept)
         secrets = secrets or (await self._parts.vault.named(record.secret, record.namespace),)
         record = record.over(found)
+        # A copy without a record would never be found again; what is not confirmed comes here again.
+        waiting = replace(record, confirmed=False)
+        await self._parts.records.put(waiting)
         if record.kept:
-            # A copy without a record would never be found again; a record without its copy comes here again.
-            await self._parts.records.put(replace(record, confirmed=False))
             await self._parts.vault.keep(record, *secrets)
-        await self._parts.records.put(record)
         await self._parts.registrar.confirm(record, secrets)
+        there = self._parts.records.seen(record.name)
+        if there is None:
+            await self._parts.records.put(record)
+        elif there.text == waiting.written():
+            await self._parts.records.save(replace(record, place=there.place, text=there.text))
+        else:
+            return  # a webhook wrote it meanwhile, which wakes us again
         self._is_settled(record)
         recalled = found is not None and found.released
         self._tell(live, record, "AddressRecalled" if recalled else "AddressAllocated")

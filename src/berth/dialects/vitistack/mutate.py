@@ -178,7 +178,8 @@ class Mutation:
                 if is_down(error) and (self._admits or user is None):
                     raise
                 why = self._parts.registrar.said(error)
-                raise self._no(error, messages.not_requested(family, name, why)) from error
+                text = messages.not_requested(family, name, why)
+                raise messages.refused_by_api(error, text, down=is_down(error)) from error
             self._parts.metrics.decided("vitistack", "grant")
             _log.info(f"Received {word} for Service:", **said, address=str(address))
             got.insert(0, address)
@@ -231,11 +232,6 @@ class Mutation:
 
     def _excused(self, error: ApiError) -> str:
         return f"the Service gets its address later: {self._parts.registrar.said(error)}"
-
-    def _no(self, error: ApiError, message: str) -> No:
-        if is_down(error):
-            return No(message, code=503, reason="ServiceUnavailable")
-        return No(message)
 
 
 def _tell_of_dry_run(said: dict[str, str], creating: bool) -> None:

@@ -314,9 +314,7 @@ class Validation:
     def _no(self, case: Case, error: ApiError, opening: str) -> No:
         why = self._parts.registrar.said(error)
         message = opening + why if case.before else messages.not_created(case.name, why)
-        if is_down(error):
-            return No(message, code=503, reason="ServiceUnavailable")
-        return No(message)
+        return messages.refused_by_api(error, message, down=is_down(error))
 
 
 async def _all(*work: Awaitable[None]) -> None:
