@@ -163,7 +163,7 @@ async def test_a_service_that_waits_says_why_in_one_word(cluster: DevCluster, ba
         finally:
             log.configure("info")
         assert "NoMatch" in await bare.events("taken")
-        assert '"reason": "NoMatch"' in heard.getvalue()
+        assert '"reason":"NoMatch"' in heard.getvalue()
         counted = 'berth_decisions_total{dialect="vitistack",reason="NoMatch",result="refusal"}'
         assert await metric(operator, counted) >= 1.0
         await bare.create("free")

@@ -31,6 +31,7 @@ from berth.secret import Secret
 
 Object = dict[str, Any]
 REFUSED_SECONDS = 60.0
+FROZEN = "ClusterFrozen"  # passes by itself: a crashed predecessor counts as gone soon
 NEWS_SECONDS = 600.0  # after its admission; whoever led then may have been too busy to tell
 
 _log = log.get("ipam-operator")
@@ -212,7 +213,7 @@ class Holding:
             try:
                 await self._parts.registrar.replace(found, (*olds, new), new)
             except ApiRefused as no:
-                if is_down(no):
+                if is_down(no) or no.why == FROZEN:
                     raise
                 if not was.replaced:
                     await self._turn_back(was, found, olds, version)
@@ -276,6 +277,8 @@ class Holding:
             await self._parts.registrar.replace(found, kept, now)
         except ApiRefused as no:
             await self._parts.vault.keep(found, *kept, version=version)
+            if no.why == FROZEN:
+                raise
             self._told[found.name] = now
             text = f"Secret {found.secret} was edited; {found.address} keeps the old one: {no.message}"
             self._events.event(live, "Warning", "SecretChanged", text)
