@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ import aiohttp
 import pytest
 from tests.faults.process import operator
 from tests.support.forging import PATHS, Forger, Said, edited, review
-from tests.support.killing import serves
+from tests.support.killing import serves, unhooked
 from tests.support.looking import look
 from tests.support.settings import settings_of
 from tests.support.started import free_port
@@ -31,11 +32,9 @@ from tests.support.vitistack import (
     prepared,
 )
 
-from berth.control.webhooks import MUTATING, VALIDATING
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
-from berth.errors import NotFound
-from berth.kube.client import Client
+from berth.kube import meta
 
 pytestmark = [
     pytest.mark.cluster,
@@ -59,21 +58,7 @@ def running_api(folder: Path) -> Iterator[Api]:
         api.stop()
 
 
-@asynccontextmanager
-async def unhooked(client: Client) -> AsyncIterator[None]:
-    """An operator that is killed leaves its webhooks behind: others of this control plane go on without."""
-    try:
-        yield
-    finally:
-        for resource, name in (
-            (MUTATING, kinds.MUTATING_CONFIGURATION),
-            (VALIDATING, kinds.VALIDATING_CONFIGURATION),
-        ):
-            with suppress(NotFound):
-                await client.delete(resource, name)
-
-
-def forged(random: Random, victims: list[Object], tenant: World) -> tuple[str, bytes]:
+def forged(random: Random, victims: list[Object], gone: list[Object], tenant: World) -> tuple[str, bytes]:
     """One of many lies, and where it is sent."""
     path, live = random.choice(PATHS), random.choice(victims)
     mine, free = tenant.namespace, f"83.118.169.{random.randrange(1, 250)}"
@@ -92,7 +77,7 @@ def forged(random: Random, victims: list[Object], tenant: World) -> tuple[str, b
     new = edited(live, None, **changes)
     stale = edited(live, {"resourceVersion": str(random.randrange(1, 10_000))})
     fresh_uid = {"uid": str(uuid.uuid4()), "resourceVersion": None, "name": f"made-up-{random.randrange(40)}"}
-    lie = random.randrange(10)
+    lie = random.randrange(11)
     if lie == 0:
         elsewhere = edited(new, {"namespace": mine})
         return path, review(
@@ -115,6 +100,11 @@ def forged(random: Random, victims: list[Object], tenant: World) -> tuple[str, b
         return path, random.choice(malformed(random, live))
     if lie == 8 and random.random() < 0.1:
         return path, review(object=new, padding="x" * random.randrange(4 * 1024 * 1024, 5 * 1024 * 1024))
+    if lie == 9:
+        back = edited(random.choice(gone), {"uid": str(uuid.uuid4()), "resourceVersion": None})
+        word = random.choice(("default", "canary"))
+        new = edited(back, secret=word, allow_local_shared_ip="known", retention_period_days="0")
+        return path, review(object=new)
     return path, review(operation="UPDATE", object=edited(new, {"name": "nobody"}), oldObject=live)
 
 
@@ -134,7 +124,8 @@ async def test_t35_made_up_reviews_change_nothing(
     cluster: DevCluster, tmp_path: Path, seed: int, tried: Callable[[int], None]
 ) -> None:
     """T35: 500 forged, stale, replayed and oversized reviews: every victim keeps its address alone and with
-    its secret, what was asked for in vain comes back, no secret is told, and the operator is never held up.
+    its secret, what is retained stays so and lets nobody in, what was asked for in vain comes back, no secret
+    is told, and the operator is never held up.
     """
     random, canary = Random(seed), f"canary{uuid.uuid4().hex}"
     webhook_url, port = f"https://127.0.0.1:{free_port()}", free_port()
@@ -155,11 +146,12 @@ async def test_t35_made_up_reviews_change_nothing(
             operator(settings, log_file) as child,
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,
         ):
-            victim, tenant = (
-                await fresh(World(client, api, ""), "victim"),
-                await fresh(World(client, api, "")),
-            )
+            victim, late, tenant = [
+                await fresh(World(client, api, ""), prefix) for prefix in ("victim", "late", "tenant")
+            ]
             await serves(victim)
+            await late.secret("canary", canary)
+            gone = await retained(late)
             await victim.secret("canary", canary)
             await tenant.secret()
             for number in range(6):
@@ -177,7 +169,7 @@ async def test_t35_made_up_reviews_change_nothing(
 
             async def one() -> None:
                 async with limit:
-                    said.append(await forger.send(*forged(random, victims, tenant)))
+                    said.append(await forger.send(*forged(random, victims, gone, tenant)))
 
             await asyncio.gather(*(one() for _ in range(REVIEWS)))
             assert not looking.done(), looking.exception()
@@ -188,7 +180,11 @@ async def test_t35_made_up_reviews_change_nothing(
             async def has_lapsed() -> bool:
                 return not api.of_namespace(tenant.namespace_id)
 
+            for left in gone:
+                wish = {"addresses": address_of(left), "allow-local-shared-ip": "known"}
+                assert "retained in another namespace" in await tenant.refused("front", annotations=wish)
             assert await eventually(has_lapsed, 60)
+            assert await eventually(lambda: are_retained(late, gone), 60)
             assert victim.history() == history
             assert await kept_by(victim) == records
             default = await victim.default_secret()
@@ -199,8 +195,40 @@ async def test_t35_made_up_reviews_change_nothing(
             seen = [log_file.read_text(), *(one.text for one in said)]
             assert not [text[:80] for text in seen for value in (canary, default, VALUE) if value in text]
             await emptied(victim)
+            await emptied(late)
             await emptied(tenant)
     tried(REVIEWS)
+
+
+async def retained(world: World) -> list[Object]:
+    """Services that went, and left their addresses for a while."""
+    gone = [
+        await world.create(f"gone-{number}", annotations={"retention-period-days": "7"})
+        for number in range(3)
+    ]
+    for one in gone:
+        await world.rested(one["metadata"]["name"])
+        await world.delete(one["metadata"]["name"])
+    assert await eventually(lambda: are_retained(world, gone), 60)
+    return gone
+
+
+async def are_retained(world: World, gone: list[Object]) -> bool:
+    """As they were left: by their key and secret, for all the days, and nobody else is on them."""
+    records = {
+        one["data"]["service"]: one["data"]
+        for one in await world.records()
+        if one["data"]["namespace"] == world.namespace
+    }
+    for one in gone:
+        name = one["metadata"]["name"]
+        record, entries = records[name], world.api.entries(address_of(one))
+        assert (record["key"], record["secret"]) == (meta.annotations(one)[kinds.SHARING_KEY], "default")
+        assert entries.keys() == {name}
+        left = float(record["retained-until"]) - time.time()
+        if entries[name].active or "released" not in record or not 6.9 < left / 86_400 <= 7:
+            return False
+    return True
 
 
 async def kept_by(world: World) -> list[tuple[str, str]]:

@@ -12,12 +12,12 @@ import aiohttp
 import orjson
 import pytest
 import pytest_asyncio
-from tests.attacks.test_pod_floods import running_api, unhooked
+from tests.attacks.test_pod_floods import running_api
 from tests.attacks.test_pod_pools import SHAPES
 from tests.faults.process import Child, operator
 from tests.support.every_webhook import EVERY, Asked, enveloped
 from tests.support.forging import Forger
-from tests.support.killing import serves
+from tests.support.killing import serves, unhooked
 from tests.support.looking import computed_seconds, look
 from tests.support.operator import crds_of, eventually, install
 from tests.support.settings import settings_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 import pytest_asyncio
 from tests.support.forging import PATHS, Forger, edited, review
@@ -23,9 +24,12 @@ from tests.support.vitistack import (
     service,
 )
 
+from berth.control import admission
 from berth.control.events import EVENTS
+from berth.control.review import Review, parse_review
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds, stored
+from berth.kube import meta
 
 pytestmark = [
     pytest.mark.cluster,
@@ -182,6 +186,128 @@ async def test_a_review_repeated_later(tenant: World, forger: Forger) -> None:
     assert (await everything(tenant))[0] == before[0]
 
 
+async def test_a_creation_repeated_after_its_service_is_gone(
+    tenant: World, forger: Forger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """True ones, as the API server sent them to both webhooks: a minute later they came before, an hour later
+    they are old, to whichever replica; and nothing is spent.
+    """
+    heard: dict[str, bytes] = {}
+
+    def listen(body: bytes) -> Review:
+        found = parse_review(body)
+        heard["VALIDATE" if found.object["metadata"].get("uid") else "MUTATE"] = body
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(admission, "parse_review", listen)
+        await tenant.create()
+    assert len(heard) == 2
+    await tenant.delete()
+
+    async def is_released() -> bool:
+        return not tenant.api.of_namespace(tenant.namespace_id)
+
+    assert await eventually(is_released, 60)
+    before = await everything(tenant)
+    paths = {"MUTATE": kinds.MUTATE_PATH, "VALIDATE": kinds.VALIDATE_PATH}
+    for webhook, path in paths.items():
+        said = await forger.send(path, heard[webhook])
+        assert (said.allowed, said.code) == (False, 409), said
+        assert "was answered already" in said.text
+    monkeypatch.setattr(stored, "STALE_SECONDS", -1.0)
+    for webhook, path in paths.items():
+        another = orjson.loads(heard[webhook])
+        another["request"]["uid"] = str(uuid.uuid4())  # one that this replica has not seen
+        said = await forger.send(path, orjson.dumps(another))
+        assert (said.allowed, said.code) == (False, 409), said
+        assert "ago by the operator's clock" in said.text
+    assert await everything(tenant) == before
+
+
+async def test_a_retained_address_taken_over_with_a_sharing_key_of_ones_own(
+    victim: World, tenant: World, forger: Forger
+) -> None:
+    """A made-up return of the victim's Service changes neither the key, nor the secret, nor the terms: the
+    tenant stays outside, and the victim comes back.
+    """
+    theirs = await rested(victim, annotations={"retention-period-days": "7"})
+    address, key = address_of(theirs), meta.annotations(theirs)[kinds.SHARING_KEY]
+    await victim.secret("theirs")
+    await victim.delete()
+
+    async def is_retained() -> bool:
+        return not victim.api.entries(address)["my-service"].active
+
+    assert await eventually(is_retained, 60)
+    wish = {"addresses": address, "allow-local-shared-ip": "mine"}
+    assert "retained in another namespace" in await tenant.refused("front", annotations=wish)
+    made_up = {**complete(address), "allow_local_shared_ip": "mine", "deny_external_cleanup": "true"}
+    for secret in ("default", "theirs"):
+        new = edited(service("my-service", victim.namespace), {"uid": str(uuid.uuid4())}, **made_up)
+        await forger.ask(kinds.VALIDATE_PATH, object=edited(new, secret=secret))
+        record = await recorded(victim, address)
+        assert (record["key"], record["secret"], record["deny"]) == (key, "default", "false")
+        assert "retained in another namespace" in await tenant.refused("front", annotations=wish)
+    back = await victim.create(annotations={"addresses": address, "allow-local-shared-ip": "new-key"})
+    assert address_of(back) == address
+    assert victim.api.holders(address) == 1
+
+    async def is_corrected() -> bool:
+        record = await recorded(victim, address)
+        return (record["key"], record["retention-days"]) == ("new-key", "0")
+
+    assert await eventually(is_corrected, 30)
+
+
+async def recorded(world: World, address: str) -> Object:
+    host = address.partition("/")[0]
+    record: Object
+    (record,) = [one["data"] for one in await world.records() if one["data"]["address"] == host]
+    return record
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_secrets_guessed_by_their_names(
+    victim: World, forger: Forger, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Who asks is made up as well. After a few names in vain nothing more is told, of those there neither."""
+    monkeypatch.setattr(stored, "MOST_GUESSES", 3)
+    await victim.secret("theirs")
+
+    async def guess(name: str) -> int:
+        wishes = {**complete(victim.free_address()), "secret": name}
+        if path == kinds.MUTATE_PATH:
+            del wishes["addresses"]
+        new = edited(service("made-up", victim.namespace), {"uid": str(uuid.uuid4())}, **wishes)
+        return (await forger.ask(path, object=new)).code
+
+    assert await guess("theirs") == 200
+    codes = [await guess(f"guess-{number}") for number in range(6)]
+    assert codes == [403, 403, 403, 429, 429, 429]
+    assert await guess("guess-1") == 403  # the same again tells nothing new: whoever waits for it may ask
+    assert await guess("theirs") == 429
+    assert await eventually(lambda: has_room(guess), 60)
+
+
+async def has_room(guess: Callable[[str], Awaitable[int]]) -> bool:
+    return await guess("theirs") == 200
+
+
+async def test_services_whose_fields_have_other_shapes(victim: World, forger: Forger) -> None:
+    """An answer, and no failed call."""
+    for spec in ("x", {"type": "LoadBalancer", "loadBalancerClass": ["x"]}, {"ports": [5]}, {"ports": "x"}):
+        for port in ({}, {"ports": [{"port": "x"}]}):
+            whole = {"type": "LoadBalancer", **spec, **port} if isinstance(spec, dict) else spec
+            new = edited(
+                service("made-up", victim.namespace), {"uid": "u"}, **complete(victim.free_address())
+            )
+            for path in PATHS:
+                said = await forger.ask(path, object={**new, "spec": whole})
+                assert said.status < 500, said
+                assert said.code < 500, said
+
+
 async def test_namespaces_that_are_not_there_or_going(victim: World, forger: Forger) -> None:
     """Nothing is spent for them, nor for a dry run."""
     going = await fresh(victim, "going")
@@ -197,7 +323,8 @@ async def test_namespaces_that_are_not_there_or_going(victim: World, forger: For
         new = edited(service("made-up", victim.namespace), {"uid": "u"}, **complete(victim.free_address()))
         assert (await forger.ask(path, object=new, dryRun=True)).allowed
     assert victim.api.addresses() == spent
-    assert not [one for one in await victim.records() if one["data"]["service"] == "made-up"]
+    places = ("nowhere", going.namespace, victim.namespace)
+    assert not [one for one in await victim.records() if one["data"]["namespace"] in places]
     await victim.client.patch(kinds.NAMESPACE, going.namespace, {"metadata": {"finalizers": None}})
 
 
@@ -227,6 +354,11 @@ async def test_more_creations_than_a_namespace_may_have_under_way(
             new = edited(new, {"uid": str(uuid.uuid4())}, **complete(tenant.free_address()))
         codes[(await forger.ask(path, object=new)).code] += 1
     assert codes == {200: 6, 429: 14}
+    if path == kinds.VALIDATE_PATH:  # and all namespaces together
+        monkeypatch.setattr(stored, "MOST_IN_ALL", 3)
+        other = await fresh(tenant, "other")
+        new = edited(service("made-up", other.namespace), {"uid": "u"}, **complete(other.free_address()))
+        assert (await forger.ask(path, object=new)).code == 429
     assert len(tenant.api.of_namespace(tenant.namespace_id)) == 6
 
     async def has_lapsed() -> bool:

@@ -171,8 +171,11 @@ async def test_after_a_crash_the_successor_releases_within_30_seconds(world: Wor
     assert (await world.delete("a", address=A)).status == 200
 
 
-async def test_t25_a_copy_beside_one_that_only_beats_is_noticed(world: World) -> None:
+async def test_t25_a_copy_beside_one_that_only_beats_is_noticed(
+    world: World, tried: Callable[[int], None]
+) -> None:
     """Between two reports, however long, its heartbeats keep the original alive."""
+    tried(1)
     await world.post("a", address=A)
     await report(world, 1, listed("a", A), epoch="original", alive_ms=10_000)
     for sequence in range(2, 12):
@@ -182,6 +185,40 @@ async def test_t25_a_copy_beside_one_that_only_beats_is_noticed(world: World) ->
     assert (await report(world, 1, listed("a", A), epoch="copy", alive_ms=10_000)).body["frozen"]
     assert (await world.delete("a", address=A)).status == 409
     assert (await beat(world, 12, epoch="original")).body["frozen"]
+
+
+async def test_t25_a_copy_that_lists_nothing_is_noticed_by_what_it_would_release(
+    world: World, tried: Callable[[int], None]
+) -> None:
+    """Its Services are gone, its records are there: what it has not released yet proves for whom it speaks,
+    and is not compared.
+    """
+    tried(1)
+    await world.post("a", address=A)
+    await report(world, 1, listed("a", A), epoch="original", alive_ms=10_000)
+    assert not (await report(world, 1, epoch="copy")).body["counted"]
+    wrong = listed("a", A, secret=OTHER_SECRET)
+    assert not (await report(world, 2, epoch="copy", releasing=[wrong])).body["counted"]
+    proofs = [listed("a", A), listed("b", B)]
+    copied = await report(world, 3, epoch="copy", releasing=proofs)
+    assert (copied.body["counted"], copied.body["frozen"]) == (True, True)
+    assert (copied.body["missing"], copied.body["conflict"], copied.body["adopted"]) == ([], [], [])
+    assert (await world.delete("a", address=A)).status == 409
+    again = await report(world, 4, epoch="copy", releasing=proofs)
+    assert again.body["adopted"] == []
+
+
+async def test_secrets_guessed_in_what_is_to_be_released_are_slowed_down_too(start: Start) -> None:
+    """And a fault is named by its place in that list."""
+    seconds = Seconds()
+    async with start(Options(limits=ApiLimits(wrong_secrets=5), seconds=seconds)) as world:
+        await world.post("a", address=A)
+        for number in range(1, 6):
+            await report(world, number, releasing=[listed("x", A, secret=f"guess-{number:04}")])
+        assert not (await report(world, 6, releasing=[listed("a", A)])).body["counted"]
+        many = [listed("a", A, secret=f"guess-{number:04}") for number in range(3)]
+        refused = await report(world, 7, releasing=many)
+        assert (refused.status, refused.body["message"][:13]) == (400, "releasing[2]:")
 
 
 async def test_an_operator_that_announces_no_heartbeats_is_waited_for_as_before(world: World) -> None:

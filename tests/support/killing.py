@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from tests.support.settings import settings_of
 from tests.support.started import free_port
 from tests.support.vitistack import SYSTEM, World, address_of, service
 
+from berth.control.webhooks import MUTATING, VALIDATING
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
-from berth.errors import StatusError
+from berth.errors import NotFound, StatusError
+from berth.kube.client import Client
 from berth.net import RangeSet, parse_range
 
 REGISTRATION = "/admissionregistration"
@@ -111,6 +113,20 @@ async def victim(cluster: DevCluster, world: World, home: Path) -> AsyncIterator
         async with operator(settings, home / f"{world.namespace}.log") as child:
             await serves(world)
             yield Victim(child, proxy, wire, webhook_url)
+
+
+@asynccontextmanager
+async def unhooked(client: Client) -> AsyncIterator[None]:
+    """An operator that is killed leaves its webhooks behind: others of this control plane go on without."""
+    try:
+        yield
+    finally:
+        for resource, name in (
+            (MUTATING, kinds.MUTATING_CONFIGURATION),
+            (VALIDATING, kinds.VALIDATING_CONFIGURATION),
+        ):
+            with suppress(NotFound):
+                await client.delete(resource, name)
 
 
 async def serves(world: World) -> None:

@@ -101,6 +101,10 @@ class Api:
         sql = "SELECT event FROM history WHERE namespace_id = ? ORDER BY id"
         return [row[0] for row in self._rows(sql, namespace_id)]
 
+    def speakers(self) -> list[str]:
+        """Epochs of the operators that were heard and have entries."""
+        return [row[0] for row in self._rows("SELECT epoch FROM operators")]
+
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         with closing(sqlite3.connect(f"file:{self.folder}/api.db?mode=ro", uri=True)) as database:
             return database.execute(sql, values).fetchall()

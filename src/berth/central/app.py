@@ -256,10 +256,14 @@ class IpamApi:
         sent = await self._parsed(raw)
         if incoming.caller is not None:
             incoming.caller.admit(sent.beat.cluster_id, *sent.zones)
-        held_back = self._guesses.paused(incoming.source, (one.address for one in sent.listed))
-        listed = [one for one in sent.listed if one.address not in held_back] if held_back else sent.listed
+        named = (one.address for one in (*sent.listed, *sent.proofs))
+        held_back = self._guesses.paused(incoming.source, named)
+        listed, proofs = (
+            [one for one in items if one.address not in held_back] if held_back else items
+            for items in (sent.listed, sent.proofs)
+        )
         trusted, newcomers = incoming.caller is not None, self.heartbeats.newcomers
-        compared = await compare(self.ledger, sent.beat, listed, newcomers, trusted=trusted)
+        compared = await compare(self.ledger, sent.beat, listed, newcomers, proofs=proofs, trusted=trusted)
         if held_back and compared.counted:
             _leave_out(compared, [one for one in sent.listed if one.address in held_back])
         self._tell_of_inventory(incoming, sent.beat, compared)

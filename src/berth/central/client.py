@@ -69,6 +69,7 @@ class Inventory:
     heartbeat_seconds: int = 60
     leaving: bool = False
     alive_ms: int = 0  # between two heartbeats; 0: none come between two reports
+    proofs: tuple[Ask, ...] = ()  # no longer listed, and not released yet
 
     def body(self) -> dict[str, Any]:
         return {
@@ -79,6 +80,7 @@ class Inventory:
             "leaving": self.leaving,
             "alive_ms": self.alive_ms,
             "addresses": [ask.body() for ask in self.asks],
+            "releasing": [ask.body() for ask in self.proofs],
         }
 
 

@@ -28,29 +28,34 @@ class Report:
 
     beat: Beat
     listed: tuple[RegisterRequest, ...]
+    proofs: tuple[RegisterRequest, ...]  # not listed by anything any more, and not released yet
     zones: frozenset[str]
 
 
 def report(raw: bytes, zones: Zones) -> Report:
     body = bodies.parsed(raw)
     beat = _beat(body)
-    items = bodies.typed(body, "addresses", list, [])
-    if len(items) > ITEMS:
+    lists = {key: bodies.typed(body, key, list, []) for key in ("addresses", "releasing")}
+    if sum(map(len, lists.values())) > ITEMS:
         raise HttpRefusal(413, f"addresses has more than {ITEMS} items", "TooLarge")
-    listed = tuple(_item(at, item, beat.cluster_id, zones) for at, item in enumerate(items))
-    _refuse_guesses(listed)
-    named = frozenset(item["zone"] for item in items)
-    return Report(beat, listed, named)
+    listed, proofs = (
+        tuple(_item(f"{key}[{at}]", item, beat.cluster_id, zones) for at, item in enumerate(items))
+        for key, items in lists.items()
+    )
+    _refuse_guesses(listed, proofs)
+    named = frozenset(item["zone"] for items in lists.values() for item in items)
+    return Report(beat, listed, proofs, named)
 
 
-def _refuse_guesses(listed: tuple[RegisterRequest, ...]) -> None:
+def _refuse_guesses(listed: tuple[RegisterRequest, ...], proofs: tuple[RegisterRequest, ...]) -> None:
     """An address has one secret, and another one while that is being replaced."""
     tried: dict[str | None, set[Secret]] = {}
-    for at, request in enumerate(listed):
+    for at, request in enumerate((*listed, *proofs)):
         secrets = tried.setdefault(request.address, set())
         secrets.add(request.secret)
         if len(secrets) > SECRETS:
-            raise HttpRefusal(400, f"addresses[{at}]: more than {SECRETS} secrets for one address")
+            place = f"addresses[{at}]" if at < len(listed) else f"releasing[{at - len(listed)}]"
+            raise HttpRefusal(400, f"{place}: more than {SECRETS} secrets for one address")
 
 
 def heartbeat(raw: bytes) -> Beat:
@@ -79,7 +84,7 @@ def _beat(body: dict[str, Any], *, needs_alive: bool = False) -> Beat:
     return Beat(cluster, epoch, sequence, seconds * 1000, leaving, alive_ms)
 
 
-def _item(at: int, item: object, cluster_id: str, zones: Zones) -> RegisterRequest:
+def _item(place: str, item: object, cluster_id: str, zones: Zones) -> RegisterRequest:
     """The body of a POST, with its address; refused by its place in the list."""
     try:
         if not isinstance(item, dict):
@@ -87,11 +92,9 @@ def _item(at: int, item: object, cluster_id: str, zones: Zones) -> RegisterReque
         sent = bodies.fields_of(item)
         request = bodies.register(sent, zones)
     except HttpRefusal as refusal:
-        raise HttpRefusal(refusal.status, f"addresses[{at}]: {refusal.message}", refusal.reason) from None
+        raise HttpRefusal(refusal.status, f"{place}: {refusal.message}", refusal.reason) from None
     if request.address is None or sent.cluster_id != cluster_id or sent.new_secret or sent.pending:
-        raise HttpRefusal(
-            400, f"addresses[{at}]: needs an address of this cluster_id, and no new_secret or pending"
-        )
+        raise HttpRefusal(400, f"{place}: needs an address of this cluster_id, and no new_secret or pending")
     return request
 
 

@@ -357,6 +357,12 @@ def _inventory() -> Json:
                 "items": _ref("Request"),
                 "description": "Each as for POST /address, with its address",
             },
+            "releasing": {
+                "type": "array",
+                "maxItems": 20000,
+                "items": _ref("Request"),
+                "description": "No longer listed, not released yet: not compared, but its secret is a proof",
+            },
         },
     }
 

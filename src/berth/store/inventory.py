@@ -73,9 +73,14 @@ class _Picture:
 
     @classmethod
     def drawn(
-        cls, own: Sequence[Row], stored: Sequence[Row], listed: Sequence[RegisterRequest], pepper: Pepper
+        cls,
+        own: Sequence[Row],
+        stored: Sequence[Row],
+        listed: Sequence[RegisterRequest],
+        proofs: Sequence[RegisterRequest],
+        pepper: Pepper,
     ) -> _Picture:
-        """From the rows of the cluster's entries, and of the addresses that are listed."""
+        """From the rows of the cluster's entries, and of the addresses that are listed or proven."""
         holders = [HolderRow.read(row) for row in own]
         picture = cls(
             {row.address: row for row in map(AddressRow.read, stored)},
@@ -84,6 +89,8 @@ class _Picture:
         )
         for request in listed:
             picture.compare(request, pepper)
+        for request in proofs:
+            picture.prove(request, pepper)
         picture.guessed = [address for address in picture.guessed if address not in picture.right]
         picture.unknown = _unknown(holders, listed)
         picture.missing = Sighting.of(map(_mark, picture.absent))
@@ -102,6 +109,17 @@ class _Picture:
             self.right.add(stored.address)
             self.opened = self.opened or stored.address in self.own
             self._compare_entry(request, self.entries.get((stored.address, request.entry.identity.key)))
+
+    def prove(self, request: RegisterRequest, pepper: Pepper) -> None:
+        """Of an address that the cluster is about to give back only the secret counts."""
+        stored = self.stored.get(request.address or "")
+        if stored is None:
+            return
+        if stored.pool == request.pool and pepper.verifies(request.secret, stored.secret_hash):
+            self.right.add(stored.address)
+            self.opened = self.opened or stored.address in self.own
+        else:
+            self.guessed.append(stored.address)
 
     def _compare_entry(self, request: RegisterRequest, there: HolderRow | None) -> None:
         if there is None:
@@ -122,14 +140,21 @@ def _mark(request: RegisterRequest) -> str:
 
 
 async def compare(
-    ledger: Ledger, beat: Beat, listed: Sequence[RegisterRequest], newcomers: Newcomers, *, trusted: bool
+    ledger: Ledger,
+    beat: Beat,
+    listed: Sequence[RegisterRequest],
+    newcomers: Newcomers,
+    *,
+    proofs: Sequence[RegisterRequest] = (),
+    trusted: bool,
 ) -> Comparison:
     """`trusted`: the caller has proved elsewhere that it may speak for this cluster. Otherwise a secret
     has to open an address on which the cluster has an entry, or the cluster has nothing here: else the report
     tells nothing and counts for nothing, but for the last words of a process that was heard before and has
-    nothing to list now.
+    nothing to list now. `proofs` are not compared: what is not listed any more and not released yet shows who
+    speaks, so that a copy whose Services are gone is noticed before it releases.
     """
-    picture = await _picture(ledger, beat.cluster_id, listed)
+    picture = await _picture(ledger, beat.cluster_id, listed, proofs)
     result = Comparison(guessed=picture.guessed)
     if not (trusted or picture.opened or not picture.own):
         if beat.leaving and (newcomers.know(beat) or await operators.has_spoken(ledger.engine, beat)):
@@ -168,12 +193,15 @@ async def beside(items: int, function: Callable[..., T], *args: Any) -> T:
     return function(*args) if items <= PORTION else await asyncio.to_thread(function, *args)
 
 
-async def _picture(ledger: Ledger, cluster_id: str, listed: Sequence[RegisterRequest]) -> _Picture:
+async def _picture(
+    ledger: Ledger, cluster_id: str, listed: Sequence[RegisterRequest], proofs: Sequence[RegisterRequest]
+) -> _Picture:
     async with ledger.engine.snapshot() as tx:
         own = await tx.rows(f"SELECT {HOLDER} FROM holders WHERE cluster_id = ANY($1)", [cluster_id])
-        named = sorted({request.address for request in listed if request.address})
+        named = sorted({request.address for request in (*listed, *proofs) if request.address})
         stored = await tx.rows(f"SELECT {ADDRESS} FROM addresses WHERE address = ANY($1)", named)
-    return await beside(len(own) + len(listed), _Picture.drawn, own, stored, listed, ledger.rules.pepper)
+    size, pepper = len(own) + len(listed) + len(proofs), ledger.rules.pepper
+    return await beside(size, _Picture.drawn, own, stored, listed, proofs, pepper)
 
 
 async def _heard(ledger: Ledger, beat: Beat, missing: Sighting, result: Comparison) -> Sighting | None:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
 from tests.support import metallb
 from tests.support.killing import serves
 from tests.support.line import Fate, let_through, line
-from tests.support.operator import eventually
+from tests.support.operator import Operator, eventually
 from tests.support.vitistack import (
     SYSTEM,
     VALUE,
     World,
     address_of,
+    metric,
     of,
     operating,
     service,
 )
 
+from berth import log
 from berth.central.client import Access, ApiClient, Ask
 from berth.control.webhooks import VALIDATING as WEBHOOKS
 from berth.devcluster import DevCluster
@@ -135,10 +138,64 @@ async def test_what_is_not_confirmed_may_be_anothers_and_is_not_announced(
         bare.api.start()
 
         async def is_told() -> bool:
-            return "AddressRefused" in await bare.events("taken") and await bare.pooled(free)
+            return "NoMatch" in await bare.events("taken") and await bare.pooled(free)
 
         assert await eventually(is_told, 60)
         assert not await bare.pooled(taken)
+
+
+async def test_a_service_that_waits_says_why_in_one_word(cluster: DevCluster, bare: World) -> None:
+    """The IPAM-API's word, the same in condition, Event, metric and log; when it is served, nothing is said
+    any more, and a Service that never waited has no condition.
+    """
+    taken, heard = bare.free_address(), StringIO()
+    theirs = Ask(Identity("s", "n", "elsewhere"), "inet", "ipv4", Secret(VALUE), taken)
+    async with ApiClient(Access(bare.api.url)) as api:
+        await api.register(theirs)
+    bare.api.stop()
+    async with operating(cluster, bare.api, when_api_is_down="admit") as operator:
+        await bare.create("taken", annotations={"addresses": taken})
+        assert await eventually(lambda: waits(bare, "taken", "ApiDown"), 60)
+        log.configure("info", heard)
+        try:
+            bare.api.start()
+            assert await eventually(lambda: waits(bare, "taken", "NoMatch"), 60)
+        finally:
+            log.configure("info")
+        assert "NoMatch" in await bare.events("taken")
+        assert '"reason":"NoMatch"' in heard.getvalue()
+        counted = 'berth_decisions_total{dialect="vitistack",reason="NoMatch",result="refusal"}'
+        assert await metric(operator, counted) >= 1.0
+        await bare.create("free")
+        await rest(bare, operator)
+        async with ApiClient(Access(bare.api.url)) as api:
+            await api.release(theirs)
+        assert await eventually(lambda: waits(bare, "taken", ""), 60)
+        assert await waits(bare, "free", "")
+        refusal = await bare.refusal("twice", annotations={"secret": "nowhere"})
+        assert refusal.details["causes"][0]["reason"] == "AddressRefused"
+
+
+async def waits(world: World, name: str, word: str) -> bool:
+    """For the reason that its condition says; empty: there is none."""
+    found = meta.condition(await world.get(name), kinds.CONDITION) or {}
+    assert found.get("status") in (None, "False")
+    return bool(found.get("reason", "") == word)
+
+
+async def rest(world: World, operator: Operator) -> None:
+    """Until the controller has nothing under way any more; then a refused one costs a look now and then, and
+    no write.
+    """
+    version = meta.resource_version(await world.get("taken"))
+    passes = "berth_reconcile_seconds_count"
+    before = await metric(operator, passes)
+
+    async def has_looked() -> bool:
+        return await metric(operator, passes) >= before + 2
+
+    assert await eventually(has_looked, 90)
+    assert meta.resource_version(await world.get("taken")) == version
 
 
 async def test_what_a_rival_for_the_name_asked_for_takes_nothing_from_the_living(

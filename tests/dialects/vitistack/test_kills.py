@@ -172,7 +172,7 @@ async def recover(cluster: DevCluster, world: World, running: Victim, play: Play
             assert await eventually(lambda: is_open(world), 60), where
         await eventually(lambda: _plays(world, play), 60, every=0.2)
         assert not await settled(world), where
-        assert not await shut(world), where
+        assert await eventually(lambda: is_open(world), 60), where  # a replacement waits out the dead one
         for name in ("plain", "both", "kept"):
             with suppress(KubeError):
                 await world.annotate(name, retention_period_days="0")

@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
+import aiohttp
 import orjson
 import pytest
-from tests.support.killing import serves
+from tests.faults.process import operator
+from tests.support.killing import serves, unhooked
 from tests.support.operator import eventually
 from tests.support.settings import settings_of
+from tests.support.started import free_port
 from tests.support.vitistack import SYSTEM, Api, World, address_of, metric, operating
 
 from berth import log
+from berth.central.client import Access, ApiClient, Ask, Inventory
 from berth.control.events import EVENTS
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.records import parse
 from berth.errors import UserError
+from berth.leasing.holders import Identity
 from berth.run import operate
+from berth.secret import Secret
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 # Both count as gone one and a half of these after their last word: a slow machine does not stall for that.
@@ -78,6 +85,95 @@ async def test_two_operators_with_one_cluster_id_release_nothing(
 
         assert await eventually(is_over, 60)
         tried(1)
+
+
+async def test_a_copy_without_services_is_noticed_before_it_releases(
+    cluster: DevCluster, bare: World
+) -> None:
+    """T25: the records were copied, the Services were not, and there are too few for the brake. As long as
+    the original speaks nothing is released; when it has left, what is due is done.
+    """
+    async with operating(cluster, bare.api):
+        await serves(bare)
+        made = [await bare.create(f"web-{number}") for number in range(3)]
+    for number in range(3):
+        await bare.delete(f"web-{number}")
+
+    async def is_over() -> bool:
+        """Their admission: until then a Service may still be stored."""
+        return all(float(one["data"]["until"]) < time.time() for one in await bare.records())
+
+    assert await eventually(is_over, 60)
+    addresses, secret = [address_of(one) for one in made], Secret(await bare.default_secret())
+    cluster_id = bare.api.entries(addresses[0])["web-0"].cluster_id
+    asks = tuple(
+        Ask(Identity(f"web-{number}", bare.namespace_id, cluster_id), "inet", "ipv4", secret, address)
+        for number, address in enumerate(addresses)
+    )
+    async with ApiClient(Access(bare.api.url)) as api:
+        await api.report(Inventory(cluster_id, "original", 1, asks, 60))
+        async with operating(cluster, bare.api) as copy:
+
+            async def is_told() -> bool:
+                frozen = await metric(copy, "berth_cluster_frozen")
+                return frozen == 1.0 and "ReleasePending" in await bare.events("web-0")
+
+            assert await eventually(is_told, 60)
+            assert all(bare.api.entries(one)[f"web-{n}"].active for n, one in enumerate(addresses))
+            await api.report(Inventory(cluster_id, "original", 2, asks, 60, leaving=True))
+
+            async def is_free() -> bool:
+                return not bare.api.of_namespace(bare.namespace_id)
+
+            assert await eventually(is_free, 60)
+
+
+async def test_the_successor_of_a_killed_operator_releases_within_30_seconds(
+    cluster: DevCluster, bare: World, tmp_path: Path
+) -> None:
+    """Two replicas, one of them killed: the other leads, and waits no longer than until it is certain that
+    the dead one says nothing more. Heartbeats come twice as often as they are shipped.
+    """
+    leading, standby = (
+        settings_of(
+            kubeconfig=cluster.kubeconfig,
+            dialects=("vitistack",),
+            api_url=bare.api.url,
+            webhook_url=f"https://127.0.0.1:{free_port()}",
+            health_listen=f"127.0.0.1:{free_port()}",
+            leader_elect=True,
+            lease_namespace=SYSTEM,
+            vitistack_pending_seconds=4.0,
+            vitistack_heartbeat_seconds=15.0,
+        )
+        for _ in range(2)
+    )
+    async with unhooked(bare.client), operator(leading, tmp_path / "first.log") as first:
+        await serves(bare)
+        address = address_of(await bare.create("web"))
+
+        async def is_heard() -> bool:
+            return bool(bare.api.speakers())
+
+        assert await eventually(is_heard, 60)
+        async with operator(standby, tmp_path / "second.log"), aiohttp.ClientSession() as session:
+
+            async def is_up() -> bool:
+                with suppress(aiohttp.ClientError):
+                    async with session.get(f"http://{standby.health_listen}/healthz") as answer:
+                        return answer.status == 200
+                return False
+
+            assert await eventually(is_up, 60)
+            await asyncio.to_thread(first.kill)
+            killed_at = time.monotonic()
+            await bare.delete("web")
+
+            async def is_free() -> bool:
+                return _bare(address) not in bare.api.of_namespace(bare.namespace_id)
+
+            assert await eventually(is_free, 60)
+            assert time.monotonic() - killed_at < 30.0
 
 
 async def asking(world: World, name: str) -> dict[str, object]:

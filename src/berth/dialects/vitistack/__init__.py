@@ -38,6 +38,7 @@ class Vitistack(Dialect):
         """Cluster-wide. Secrets are read by name, never listed; Services are created in dry runs only."""
         return (
             _rule("", ["services"], ["get", "list", "watch", "create", "update", "patch"]),
+            _rule("", ["services/status"], ["patch"]),
             _rule("", ["secrets"], ["get"]),
             _rule("", ["namespaces"], ["get"]),
             _rule("", ["events"], ["create", "patch"]),

@@ -12,12 +12,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from berth import log
 from berth.control.admission import Handler
 from berth.control.batching import LoadGauge
 from berth.control.review import Answer, Review
 from berth.control.webhooks import Webhook, rule
 from berth.dialects.dialect import Dependencies
-from berth.dialects.vitistack import kinds
+from berth.dialects.vitistack import kinds, messages
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.settings import VitistackSettings
 from berth.dialects.vitistack.stored import Stored
@@ -25,6 +26,9 @@ from berth.dialects.vitistack.stored import Stored
 Object = dict[str, Any]
 TIMEOUT_SECONDS = 30  # the document's; our own answer comes long before
 EARLY_SECONDS = 0.5
+TEXTS = ("type", "loadBalancerClass", "loadBalancerIP", "ipFamilyPolicy")
+
+_log = log.get("ipam-operator")
 
 
 def webhooks(settings: VitistackSettings) -> tuple[Webhook, Webhook]:
@@ -96,6 +100,7 @@ class Frame:
         async def answered(review: Review) -> Answer:
             try:
                 async with asyncio.timeout(self._seconds):
+                    _refuse_shapes(review)
                     await self._ready()
                     with self._load.one_more():
                         return await handler(review)
@@ -111,9 +116,26 @@ class Frame:
         return answered
 
     def _refused(self, review: Review, no: No) -> Answer:
-        self._metrics.decided("vitistack", "refusal", no.reason)
+        self._metrics.decided("vitistack", "refusal", no.why)
+        _log.info("Service refused", name=review.name, namespace=review.namespace, reason=no.why)
         # An Event needs an object that is there; of a conflict the API server asks again by itself.
         if review.old_object and not review.dry_run and no.code != 409 and self._stored.is_there(review):
             about = {"apiVersion": "v1", "kind": "Service", **review.old_object}
-            self._events.event(about, "Warning", "AddressRefused", no.message)
+            self._events.event(about, "Warning", no.why, no.message)
         return no.answer()
+
+
+def _refuse_shapes(review: Review) -> None:
+    """An API server sends Services only; whoever makes up a review may write anything."""
+    for service in (review.object, review.old_object):
+        spec, status = service.get("spec") or {}, service.get("status") or {}
+        if not isinstance(spec, dict) or not isinstance(status, dict):
+            raise No(messages.NO_SERVICE, code=400, reason="BadRequest")
+        balancer = status.get("loadBalancer") or {}
+        lists = [spec.get("ports") or [], spec.get("ipFamilies") or []]
+        lists += [balancer.get("ingress") or [] if isinstance(balancer, dict) else None]
+        texts = [spec.get(key) or "" for key in TEXTS]
+        if not all(isinstance(one, list) for one in lists) or not all(isinstance(one, str) for one in texts):
+            raise No(messages.NO_SERVICE, code=400, reason="BadRequest")
+        if not all(isinstance(one, dict) for one in (*lists[0], *lists[2])):
+            raise No(messages.NO_SERVICE, code=400, reason="BadRequest")

@@ -31,6 +31,7 @@ from berth.secret import Secret
 
 Object = dict[str, Any]
 REFUSED_SECONDS = 60.0
+FROZEN = "ClusterFrozen"  # passes by itself: a crashed predecessor counts as gone soon
 NEWS_SECONDS = 600.0  # after its admission; whoever led then may have been too busy to tell
 
 _log = log.get("ipam-operator")
@@ -125,10 +126,11 @@ class Holding:
             if not wait:
                 return 0.0
         if (found.terms, found.key) != (record.terms, record.key):
-            if found.until <= time.time():
-                await self._correct(record, found)
-                return wait
-            return found.until - time.time()
+            # What was admitted as a creation is stored by now; an update that says so may still be.
+            if found.until > time.time() and found.lived:
+                return found.until - time.time()
+            await self._correct(record, found)
+            return wait
         await self._check_edited(live, found)
         if self._is_contested(found):
             await self._parts.registrar.confirm(found, await self._parts.secrets_of(found))
@@ -154,19 +156,29 @@ class Holding:
                 record = replace(record, secret=found.secret, kept=found.kept)
         secrets = secrets or (await self._parts.vault.named(record.secret, record.namespace),)
         record = record.over(found)
+        # A copy without a record would never be found again; what is not confirmed comes here again.
+        waiting = replace(record, confirmed=False)
+        await self._parts.records.put(waiting)
         if record.kept:
-            # A copy without a record would never be found again; a record without its copy comes here again.
-            await self._parts.records.put(replace(record, confirmed=False))
             await self._parts.vault.keep(record, *secrets)
-        await self._parts.records.put(record)
         await self._parts.registrar.confirm(record, secrets)
+        there = self._parts.records.seen(record.name)
+        if there is None:
+            await self._parts.records.put(record)
+        elif there.text == waiting.written():
+            await self._parts.records.save(replace(record, place=there.place, text=there.text))
+        else:
+            return  # a webhook wrote it meanwhile, which wakes us again
         self._is_settled(record)
         recalled = found is not None and found.released
         self._tell(live, record, "AddressRecalled" if recalled else "AddressAllocated")
 
     async def _correct(self, record: Record, found: Record) -> None:
-        """An update was not stored after all, or was made while nobody looked: the live object counts."""
-        record = replace(found, terms=record.terms, key=record.key, until=0.0)
+        """An update was not stored after all, or was made while nobody looked, or it recalls what an earlier
+        one left: the live object counts.
+        """
+        until = 0.0 if found.lived else found.until
+        record = replace(found, terms=record.terms, key=record.key, until=until)
         await self._parts.registrar.confirm(record, await self._parts.secrets_of(found))
         await self._parts.records.save(record)
 
@@ -201,7 +213,7 @@ class Holding:
             try:
                 await self._parts.registrar.replace(found, (*olds, new), new)
             except ApiRefused as no:
-                if is_down(no):
+                if is_down(no) or no.why == FROZEN:
                     raise
                 if not was.replaced:
                     await self._turn_back(was, found, olds, version)
@@ -265,6 +277,8 @@ class Holding:
             await self._parts.registrar.replace(found, kept, now)
         except ApiRefused as no:
             await self._parts.vault.keep(found, *kept, version=version)
+            if no.why == FROZEN:
+                raise
             self._told[found.name] = now
             text = f"Secret {found.secret} was edited; {found.address} keeps the old one: {no.message}"
             self._events.event(live, "Warning", "SecretChanged", text)

@@ -1,15 +1,18 @@
-"""The leader's heartbeat: all addresses that live Services list, told to the IPAM-API under an epoch of this
-process, and between two such reports every few seconds only that it is still there. What the ledger lost
+"""The leader's heartbeat: all addresses that live Services list, and beside them those that wait for their
+release, told to the IPAM-API under an epoch of this process; and between two such reports every few seconds
+only that it is still there. What the ledger lost
 comes back that way; and as long as two operators speak for one cluster id, one of them is a copy, so the
 IPAM-API releases nothing of it. After a crash a successor looks like one, until the heartbeats are missed.
 
-Nothing is released before the first report was heard: a copy is noticed before it can do harm. Upstream's
-IPAM-API has no such call; then there is nothing to wait for.
+Nothing is released before the first report was heard and counted: a copy is noticed before it can do harm,
+and one that lists nothing by what it is about to release. Upstream's IPAM-API has no such call; then there is
+nothing to wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +36,7 @@ LEAVING_SECONDS = 1.0
 ALIVE_SECONDS = 10.0  # between two heartbeats
 MOST = 20_000  # addresses in one report
 PORTION = 200  # of them between which others get their turn
+UNPROVEN = "no secret of ours opens an address of this cluster: nothing is released"
 LISTS = ("adopted", "missing", "unknown", "conflict")
 
 _log = log.get("ipam-operator")
@@ -48,6 +52,7 @@ class Inventories:
         self._sequence = 0
         self._copies: dict[str, Secret] = {}  # of users' Secrets, by record: not read anew for each report
         self._asks: list[Ask] = []  # of the last report
+        self._proofs: list[Ask] = []
         self._beats = True  # whether the other side knows heartbeats without a report
         self._frozen = False
         self.heard = False  # releases may begin
@@ -126,8 +131,11 @@ class Inventories:
             self.failure = error if isinstance(error, ApiError) else None
             self._complain("inventory not sent", str(error))
         else:
-            self._cause = ""
-            self.heard = True
+            self._cause, self.failure = "", None
+            if compared.counted or not (self._asks or self._proofs):
+                self.heard = True
+            elif not self.heard:  # of what is ours, one secret of ours would open something
+                self.failure = ApiRefused(409, UNPROVEN, "NoMatch")
             self._note(compared)
             return compared.counted
         return False
@@ -140,27 +148,25 @@ class Inventories:
 
     async def _report(self, *, leaving: bool = False) -> Compared:
         if not leaving:
-            self._asks = await self._listed()
-        asks = self._asks
+            held = self._held()
+            self._asks = await self._told(held)
+            self._proofs = await self._told(self._going(held, await self._parts.places.cluster_id()))
+        asks, proofs = self._asks[:MOST], self._proofs[: max(0, MOST - len(self._asks))]
         self._sequence += 1
         beat = max(1, round(self._seconds))
         cluster_id = await self._parts.places.cluster_id()
-        if len(asks) > MOST:
-            _log.error("inventory is too long, its end is not told", addresses=len(asks), most=MOST)
+        if len(self._asks) > MOST:
+            _log.error("inventory is too long, its end is not told", addresses=len(self._asks), most=MOST)
         alive_ms = round(self._alive_seconds * 1000) if self._beats else 0
-        report = Inventory(
-            cluster_id, self._epoch, self._sequence, tuple(asks[:MOST]), beat, leaving, alive_ms
-        )
-        return await self._api.report(report)
+        told = (tuple(asks), beat, leaving, alive_ms, tuple(proofs))
+        return await self._api.report(Inventory(cluster_id, self._epoch, self._sequence, *told))
 
-    async def _listed(self) -> list[Ask]:
-        held, asks = self._held(), []
-        for at, record in enumerate(held, 1):
-            if (ask := await self._ask(record)) is not None:
-                asks.append(ask)
+    async def _told(self, records: list[Record]) -> list[Ask]:
+        asks = []
+        for at, record in enumerate(records, 1):
+            asks += await self._ask(record)
             if at % PORTION == 0:
                 await asyncio.sleep(0)
-        self._copies = {one.name: self._copies[one.name] for one in held if one.name in self._copies}
         return asks
 
     def _held(self) -> list[Record]:
@@ -171,20 +177,32 @@ class Inventories:
             if record.confirmed and not record.released and not record.replaced and self.is_listed(record)
         ]
 
+    def _going(self, held: list[Record], cluster_id: str) -> list[Record]:
+        """Ours all the same, whatever becomes of it: it proves who speaks."""
+        now, told = time.time(), {record.name for record in held}
+        there = {record.name: record for record in self._filed if record.confirmed and not record.released}
+        self._copies = {name: secret for name, secret in self._copies.items() if name in there}
+        return [
+            record
+            for record in there.values()
+            if record.name not in told
+            and record.who.cluster_id == cluster_id
+            and not record.is_under_way(now)  # nobody knows yet whose the address is
+        ]
+
     def is_listed(self, record: Record) -> bool:
         listing = self._parts.neighbours.listing(record.address)
         return any(one["metadata"]["uid"] == record.uid for one in listing)
 
-    async def _ask(self, record: Record) -> Ask | None:
-        secret = self._copies.get(record.name) if record.kept else None
-        if secret is None:
-            found = await self._parts.secrets_of(record)
-            if not found:
-                return None
-            secret = found[0]
-            if record.kept:
-                self._copies[record.name] = secret
-        return ask_for(record, secret)
+    async def _ask(self, record: Record) -> list[Ask]:
+        """One; two while its secret is being replaced; none if nothing opens it."""
+        secret = self._copies.get(record.name) if record.kept and not record.replaced else None
+        if secret is not None:
+            return [ask_for(record, secret)]
+        found = (await self._parts.secrets_of(record))[: 2 if record.replaced else 1]
+        if found and record.kept and not record.replaced:
+            self._copies[record.name] = found[0]
+        return [ask_for(record, one) for one in found]
 
     def _note(self, compared: Compared) -> None:
         for kind in LISTS:

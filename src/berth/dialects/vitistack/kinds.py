@@ -21,6 +21,7 @@ FAMILY = PREFIX + "ip-family"
 RETENTION = PREFIX + "retention-period-days"
 SECRET_NAME = PREFIX + "secret"
 ZONE = PREFIX + "zone"
+CONDITION = "berth.dev/AddressAllocated"  # on a Service that waits, and only while it waits
 
 METALLB_POOL = "metallb.io/address-pool"
 METALLB_ADDRESSES = "metallb.io/loadBalancerIPs"

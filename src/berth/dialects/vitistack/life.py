@@ -1,15 +1,19 @@
-"""One pass over one Service: hold what it lists, let go what it does not, serve it if nobody has yet."""
+"""One pass over one Service: hold what it lists, let go what it does not, serve it if nobody has yet. While
+it has to wait for its address, a condition says why.
+"""
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
 from berth.control.events import Recorder
 from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
-from berth.dialects.vitistack import defaults, kinds, service_annotations
+from berth.dialects.vitistack import defaults, kinds, messages, service_annotations
 from berth.dialects.vitistack.confirm import Holding
 from berth.dialects.vitistack.context import Parts
 from berth.dialects.vitistack.messages import No
@@ -17,12 +21,13 @@ from berth.dialects.vitistack.mutate import Mutation, Visit
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.release import Releasing, Restraint
 from berth.dialects.vitistack.service_annotations import Families
-from berth.errors import ApiError, NotFound
+from berth.errors import ApiError, Conflict, KubeError, NotFound
 from berth.kube import meta, patch
 from berth.kube.meta import Ref
 
 Object = dict[str, Any]
 REFUSED_SECONDS = 60.0
+TOLD_SECONDS = 5.0
 
 _log = log.get("ipam-operator")
 
@@ -36,17 +41,25 @@ class ServiceLife:
         self._mutation = Mutation(parts)
         self.holding = Holding(parts, events)
         self._releasing = Releasing(parts, self.holding, services, events, restraint)
+        self._told: dict[Ref, float] = {}  # until when no other condition is written
 
     async def reconcile(self, ref: Ref) -> Outcome:
         try:
             wait = await self._pass(ref)
         except ApiError as error:
-            reason = "AddressRefused" if self._services.get(ref.namespace, ref.name) else "ReleasePending"
-            self._warn(ref, reason, self._parts.registrar.said(error))
+            text = self._parts.registrar.said(error)
+            if self._services.get(ref.namespace, ref.name) is not None:
+                await self._refused(ref, messages.word_of(error), text)
+            else:
+                self._warn(ref, "ReleasePending", text)
             raise
         except No as no:
-            self._warn(ref, "AddressRefused", no.message)
+            await self._refused(ref, no.why, no.message)
             return After(REFUSED_SECONDS)
+        self._told.pop(ref, None)
+        live = self._services.get(ref.namespace, ref.name)
+        if live is not None and meta.condition(live, kinds.CONDITION) is not None:
+            await self._write_conditions(live, meta.without_condition(_conditions(live), kinds.CONDITION))
         return After(wait) if wait > 0 else DONE
 
     async def _pass(self, ref: Ref) -> float:
@@ -108,10 +121,51 @@ class ServiceLife:
         with suppress(NotFound):
             await self._kept.patch(live, changes)
 
+    async def _refused(self, ref: Ref, word: str, text: str) -> None:
+        self._warn(ref, word, text)
+        live = self._services.get(ref.namespace, ref.name)
+        if live is None or meta.is_deleting(live) or self._is_held(live):
+            return
+        there = meta.condition(live, kinds.CONDITION) or {}
+        same = (there.get("reason"), there.get("message")) == (word, text)
+        # The write wakes us again: words that are never the same twice must not keep us busy.
+        if same or self._told.get(ref, 0.0) > time.monotonic():
+            return
+        self._told[ref] = time.monotonic() + TOLD_SECONDS
+        self._parts.metrics.decided("vitistack", "refusal", word)
+        waiting = {"type": kinds.CONDITION, "status": "False", "reason": word, "message": text}
+        await self._write_conditions(live, meta.with_condition(_conditions(live), waiting, _now()))
+
+    def _is_held(self, live: Object) -> bool:
+        """All that it wants; whether the IPAM-API answers just now is nothing to that."""
+        listed = self._parts.neighbours.addresses_of(live)
+        is_backed = all(self._parts.neighbours.backing(live, address) for address in listed)
+        return bool(listed) and is_backed and not self._is_unserved(live)
+
+    async def _write_conditions(self, live: Object, conditions: list[Object]) -> None:
+        """Others write conditions, too: what changed since is looked at again."""
+        about = {"uid": meta.uid(live), "resourceVersion": meta.resource_version(live)}
+        changes = {"metadata": about, "status": {"conditions": conditions or None}}
+        try:
+            await self._kept.patch(live, changes, subresource="status")
+        except (NotFound, Conflict):
+            return
+        except KubeError as error:  # an older ClusterRole, perhaps: the address matters more
+            _log.warning("condition not written", service=str(meta.ref(live)), error=str(error))
+
     def _warn(self, ref: Ref, reason: str, text: str) -> None:
         live = self._services.get(ref.namespace, ref.name)
-        _log.warning("Service is looked at again", name=ref.name, namespace=ref.namespace, cause=text)
+        said = {"name": ref.name, "namespace": ref.namespace, "reason": reason, "cause": text}
+        _log.warning("Service is looked at again", **said)
         self._events.event(live if live is not None else ref, "Warning", reason, text)
+
+
+def _conditions(live: Object) -> list[Object]:
+    return (live.get("status") or {}).get("conditions") or []
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _is_held_by(record: Record, live: Object, listed: tuple[object, ...]) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from berth.control.review import Answer, cut, denied
-from berth.errors import ApiDown, ApiError, KubeError, StatusError
+import re
+from datetime import datetime
+
+from berth.control.review import Answer, Cause, cut, denied
+from berth.errors import ApiDown, ApiError, ApiRefused, KubeError, StatusError
 from berth.net import Family
 
 NO_METALLB = "metallb operator is not available. Please make sure Metallb is installed and running"
@@ -14,21 +17,42 @@ RETENTION_UNDER = "retention period cannot be less than 0 days"
 ZONE_KEPT = "change of zone is prohibited while keeping old addresses"
 NO_URL = "environment variable for IPAM-API IPAM_API_URL was not found"
 SECRET_LENGTH = "secret must have 8 to 64 characters"
+NO_SERVICE = "the object is no Service"
+REFUSED = "AddressRefused"  # by us, and no better word
+WORD = re.compile("[A-Z][A-Za-z]{1,39}")
 SHARED = "Could not register address: multiple services registered. unable to change secret"
 LONGEST_PASSED_ON = 1000  # characters of what the API server says
 
 
 class No(Exception):
-    """The request is refused; the one way to say so between the webhooks and their answers."""
+    """The request is refused; the one way to say so between the webhooks and their answers.
 
-    def __init__(self, message: str, *, code: int = 403, reason: str = "Forbidden") -> None:
+    `reason` is Kubernetes' word, which clients know what to do with; `why` is ours or the IPAM-API's, the
+    same in its body, the answer's cause, the Event, the condition, the metric and the log.
+    """
+
+    def __init__(self, message: str, *, code: int = 403, reason: str = "Forbidden", why: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.reason = reason
+        self.why = why or (REFUSED if reason == "Forbidden" else reason)
 
     def answer(self) -> Answer:
-        return denied(self.message, code=self.code, reason=self.reason)
+        return denied(self.message, code=self.code, reason=self.reason, causes=(Cause("", "", self.why),))
+
+
+def refused_by_api(error: ApiError, message: str, *, down: bool) -> No:
+    """With the IPAM-API's word; `down`: it cannot say now."""
+    if down:
+        return No(message, code=503, reason="ServiceUnavailable", why=word_of(error))
+    return No(message, why=word_of(error))
+
+
+def word_of(error: ApiError) -> str:
+    """Upstream's IPAM-API has none."""
+    said = error.why if isinstance(error, ApiRefused) else ""
+    return said if WORD.fullmatch(said) else error.reason
 
 
 def said_by_server(error: KubeError) -> No:
@@ -79,6 +103,24 @@ def too_many(most: int, namespace: str, seconds: float) -> str:
         f"more than {most} Services of namespace {namespace} have asked for addresses and are not there yet; "
         f"try again: what nobody used comes back within {seconds:g} s"
     )
+
+
+def too_many_secrets(namespace: str, seconds: float) -> str:
+    return (
+        f"too many Secrets of namespace {namespace} were named that cannot be used; "
+        f"try again within {seconds:g} s"
+    )
+
+
+def stale(name: str, made_at: datetime, seconds: float) -> str:
+    return (
+        f'services "{name}": this creation is of {made_at:%Y-%m-%dT%H:%M:%SZ}, '
+        f"more than {seconds:g} s ago by the operator's clock"
+    )
+
+
+def answered(name: str) -> str:
+    return f'services "{name}": this creation was answered already'
 
 
 def invalid_address(name: str, text: str) -> str:

@@ -124,7 +124,9 @@ class Mutation:
             await self._insist_on_metallb()
         addresses, warnings = asked.addresses, []
         if asked.missing:
-            if visit.review is not None and not visit.creating:  # else the dry run says what is stored
+            if visit.review is not None and visit.creating:  # the dry run has said what is stored
+                self._parts.stored.insist_on_new(visit.review)
+            elif visit.review is not None:
                 await self._parts.stored.insist(visit.review)
             try:
                 addresses = await self._requested(service, asked, visit)
@@ -176,7 +178,8 @@ class Mutation:
                 if is_down(error) and (self._admits or user is None):
                     raise
                 why = self._parts.registrar.said(error)
-                raise self._no(error, messages.not_requested(family, name, why)) from error
+                text = messages.not_requested(family, name, why)
+                raise messages.refused_by_api(error, text, down=is_down(error)) from error
             self._parts.metrics.decided("vitistack", "grant")
             _log.info(f"Received {word} for Service:", **said, address=str(address))
             got.insert(0, address)
@@ -229,11 +232,6 @@ class Mutation:
 
     def _excused(self, error: ApiError) -> str:
         return f"the Service gets its address later: {self._parts.registrar.said(error)}"
-
-    def _no(self, error: ApiError, message: str) -> No:
-        if is_down(error):
-            return No(message, code=503, reason="ServiceUnavailable")
-        return No(message)
 
 
 def _tell_of_dry_run(said: dict[str, str], creating: bool) -> None:

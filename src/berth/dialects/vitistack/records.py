@@ -68,6 +68,17 @@ class Record:
         uids = seen.formers if seen.uid in ("", self.uid) else (*seen.formers, seen.uid)
         return replace(self, formers=(*uids[:1], *uids[1:][1 - FORMERS :]))
 
+    def recalling(self, seen: Record, now: float) -> Record:
+        """The same for a Service that may never come to exist, written over what an earlier one left. As long
+        as the address is owed to that one, who may share it and with which secret stays as it was: the
+        controller takes over what the new one says once it is stored.
+        """
+        mine = replace(self, retained_until=seen.owed_until(now))
+        if mine.retained_until <= now:
+            return mine
+        kept = self.kept or seen.secret != self.secret
+        return replace(mine, key=seen.key, terms=seen.terms, secret=seen.secret, kept=kept)
+
     def is_over(self, now: float) -> bool:
         """Nobody's any more: only to be cleared away."""
         return self.released and self.retained_until <= now

@@ -6,7 +6,7 @@ it says the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from berth.control.cache import Cache, key_of
@@ -20,6 +20,7 @@ from berth.net import Address
 
 Object = dict[str, Any]
 Key = tuple[str, str]
+MOST_WARNINGS, MOST_PORTS = 20, 20_000
 
 
 class Neighbours:
@@ -118,22 +119,28 @@ def _is_strange(record: Record, namespace_id: str) -> bool:
 
 
 def warnings(service: Object, asked: Wish, neighbours: Neighbours) -> list[str]:
-    """What MetalLB will not serve, told while somebody is looking."""
+    """What MetalLB will not serve, told while somebody is looking: of the first so many that come."""
     me = (service["metadata"].get("namespace", ""), service["metadata"].get("name", ""))
-    told = []
+    mine, looked = _ports(service), 0
+    told: dict[str, None] = {}
     for address in asked.addresses:
         for other in neighbours.listing(address):
             if key_of(other) == me:
                 continue
-            theirs = meta.annotations(other).get(kinds.SHARING_KEY, "")
-            if not asked.key or theirs != asked.key:
-                told.append(f"address {address} is used by a Service with another {kinds.SHARING_KEY}")
-            elif clash := _ports(service) & _ports(other):
-                ports = ", ".join(sorted(f"{port}/{protocol}" for protocol, port in clash))
-                told.append(f"address {address} is shared with a Service that has the same port {ports}")
-    return list(dict.fromkeys(told))
+            if len(told) == MOST_WARNINGS or looked > MOST_PORTS:
+                return list(told)
+            if not asked.key or meta.annotations(other).get(kinds.SHARING_KEY, "") != asked.key:
+                told[f"address {address} is used by a Service with another {kinds.SHARING_KEY}"] = None
+                continue
+            theirs = _ports(other)
+            looked += len(theirs)
+            if clash := sorted(mine & theirs):
+                ports = ", ".join(clash[:MOST_WARNINGS]) + (", ..." if clash[MOST_WARNINGS:] else "")
+                told[f"address {address} is shared with a Service that has the same port {ports}"] = None
+    return list(told)
 
 
-def _ports(service: Object) -> set[tuple[str, int]]:
-    ports: Iterable[Object] = (service.get("spec") or {}).get("ports") or ()
-    return {(str(port.get("protocol", "TCP")), int(port.get("port", 0))) for port in ports}
+def _ports(service: Object) -> set[str]:
+    """As they are written: in a made-up review they need not be numbers."""
+    ports = (service.get("spec") or {}).get("ports") or ()
+    return {f"{port.get('port', 0)}/{port.get('protocol', 'TCP')}" for port in ports}

@@ -1,14 +1,19 @@
 """What a review says, held against what the API server really has.
 
-Whoever reaches the port can make up a review. So nothing is spent, joined or read on the word of one: an
-update is believed if its old object is the stored one, a creation if nothing of that name is stored. What a
-made-up creation can ask for is bounded, and comes back by itself.
+Whoever reaches the port can make up a review. An update is believed if its old object is the stored one. Of a
+creation nothing is stored yet: it is believed if nothing of that name is there, if it is not one that came
+before, and if it was not made long ago. One that somebody makes up anew passes; so what creations may ask for
+before their Services come is bounded, in a namespace and in all, and so are the names of Secrets that they
+may try in vain. What they got comes back by itself.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from berth.control.cache import Cache
@@ -22,8 +27,42 @@ from berth.kube.client import Client
 
 Object = dict[str, Any]
 CREATE, UPDATE = "CREATE", "UPDATE"
-MOST = 512  # Services of a namespace on their way; an API server has 200 writes under way, as it is shipped
-NAMESPACES = 1000
+# Services on their way in a namespace, and in all; an API server has 200 writes under way, as it is shipped.
+MOST, MOST_IN_ALL = 200, 1000
+MOST_GUESSES = 50  # names of Secrets in a namespace that were of no use
+STALE_SECONDS = 600.0  # since a Service was made: more than clocks may differ
+REVIEWS = 4096  # to remember
+
+
+class Lapsing:
+    """What is under way, by namespace, each for so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: dict[tuple[str, ...], float] = {}
+        self._many: Counter[str] = Counter()
+
+    def __contains__(self, key: tuple[str, ...]) -> bool:
+        return key in self._until
+
+    def is_full(self, namespace: str, most: int, in_all: int) -> bool:
+        return self._many[namespace] >= most or len(self._until) >= in_all
+
+    def add(self, *key: str) -> None:
+        if key not in self._until:
+            self._many[key[0]] += 1
+        self._until[key] = time.monotonic() + self._seconds
+
+    def discard(self, *key: str) -> None:
+        if self._until.pop(key, None) is not None:
+            self._many[key[0]] -= 1
+            if not self._many[key[0]]:
+                del self._many[key[0]]
+
+    def tidy(self, is_done: Callable[[tuple[str, ...]], bool] = lambda key: False) -> None:
+        now = time.monotonic()
+        for key in [key for key, until in self._until.items() if until < now or is_done(key)]:
+            self.discard(*key)
 
 
 class Stored:
@@ -32,7 +71,9 @@ class Stored:
         self._services = services
         self._filed = filed
         self._seconds = seconds  # how long a Service may take to be stored
-        self._coming: dict[str, dict[tuple[str, str], float]] = {}  # by namespace: name, what for, until
+        self._coming = Lapsing(seconds)  # Services: name, what for
+        self._guesses = Lapsing(seconds)  # names of Secrets
+        self._answered: dict[str, None] = {}  # UIDs of creations' reviews, the latest last
 
     async def insist(self, review: Review) -> None:
         """On an API server's update an old object that is not the stored one means: somebody wrote in
@@ -42,8 +83,21 @@ class Stored:
             raise No(messages.missing(review.name), code=404, reason="NotFound")
         if review.operation == UPDATE:
             await self._insist_on_old(review)
-        elif self._is_known(review) and await self._live(review) is not None:
+            return
+        self.insist_on_new(review)
+        if self._is_known(review) and await self._live(review) is not None:
             raise No(messages.exists(review.name), code=409, reason="AlreadyExists")
+
+    def insist_on_new(self, review: Review) -> None:
+        """A creation that came before, or long ago, was true then: its Service has come, or never will."""
+        made_at = _made_at(review.object)
+        if made_at is not None and (datetime.now(UTC) - made_at).total_seconds() > STALE_SECONDS:
+            raise No(messages.stale(review.name, made_at, STALE_SECONDS), code=409, reason="Conflict")
+        if review.uid in self._answered:
+            raise No(messages.answered(review.name), code=409, reason="Conflict")
+        self._answered[review.uid] = None
+        if len(self._answered) > REVIEWS:
+            del self._answered[next(iter(self._answered))]
 
     async def _insist_on_old(self, review: Review) -> None:
         live = await self._live(review)
@@ -73,25 +127,46 @@ class Stored:
 
     def expect(self, namespace: str, name: str, what: str) -> None:
         """A Service is being created: those that never come may not ask for ever more."""
-        coming = self._coming.setdefault(namespace, {})
-        if len(coming) >= 2 * MOST and (name, what) not in coming:  # asked for, and then named
-            self._tidy(coming, namespace)
-            if len(coming) >= 2 * MOST:
-                raise No(
-                    messages.too_many(MOST, namespace, self._seconds), code=429, reason="TooManyRequests"
-                )
-        coming[name, what] = time.monotonic() + self._seconds
-        if len(self._coming) > NAMESPACES:
-            for one, theirs in self._coming.items():
-                self._tidy(theirs, one)
-            self._coming = {one: theirs for one, theirs in self._coming.items() if theirs}
+        coming, limits = self._coming, (2 * MOST, 2 * MOST_IN_ALL)  # asked for, and then named
+        if (namespace, name, what) not in coming and coming.is_full(namespace, *limits):
+            # Whichever replica was asked, each sees the Services.
+            coming.tidy(lambda key: self._services.get(key[0], key[1]) is not None)
+            if coming.is_full(namespace, *limits):
+                text = messages.too_many(MOST, namespace, self._seconds)
+                raise No(text, code=429, reason="TooManyRequests")
+        coming.add(namespace, name, what)
 
-    def _tidy(self, coming: dict[tuple[str, str], float], namespace: str) -> None:
-        """Lapsed, or there by now: whichever replica was asked, each sees the Services."""
-        now = time.monotonic()
-        for key, until in list(coming.items()):
-            if until < now or self._services.get(namespace, key[0]) is not None:
-                del coming[key]
+    @contextmanager
+    def guessing(self, namespace: str, secret: str) -> Iterator[None]:
+        """Around the look at a user's Secret: who asks may be made up as well, and whether there is such a
+        Secret shows in the answer. Names that were of no use count.
+        """
+        guesses, limits = self._guesses, (MOST_GUESSES, MOST_IN_ALL)
+        if (namespace, secret) not in guesses and guesses.is_full(namespace, *limits):
+            guesses.tidy()
+            if guesses.is_full(namespace, *limits):
+                text = messages.too_many_secrets(namespace, self._seconds)
+                raise No(text, code=429, reason="TooManyRequests")
+        guesses.add(namespace, secret)
+        try:
+            yield
+        except No as no:
+            if no.code != 403:
+                guesses.discard(namespace, secret)
+            raise
+        guesses.discard(namespace, secret)
+
+
+def _made_at(service: Mapping[str, Any]) -> datetime | None:
+    """When the API server last wrote a time into it: for a creation that is just now."""
+    about = service.get("metadata") or {}
+    fields = about.get("managedFields") or ()
+    texts = [about.get("creationTimestamp"), *(one.get("time") for one in fields if isinstance(one, dict))]
+    times = []
+    for text in texts:
+        with suppress(ValueError, OverflowError):  # no time at all: made up, or none was written
+            times.append(meta.parse_timestamp(str(text)))
+    return max(times, default=None)
 
 
 def _version(service: Mapping[str, Any]) -> tuple[str, str]:

@@ -168,7 +168,7 @@ class Validation:
         secret = await self._parts.secret_for(record.secret, record.namespace, case.user)
         seen = self._parts.records.seen(record.name)
         if seen is not None:
-            record = replace(record, retained_until=seen.owed_until(time.time()))
+            record = record.recalling(seen, time.time())
         olds = await self._parts.vault.kept(record.name) if seen is not None and seen.kept else ()
         before, others = await self._parts.records.put(record), self._has_others(record)
         case.done.append(lambda: self._leave(case, record, before, secret, shared=others))
@@ -314,9 +314,7 @@ class Validation:
     def _no(self, case: Case, error: ApiError, opening: str) -> No:
         why = self._parts.registrar.said(error)
         message = opening + why if case.before else messages.not_created(case.name, why)
-        if is_down(error):
-            return No(message, code=503, reason="ServiceUnavailable")
-        return No(message)
+        return messages.refused_by_api(error, message, down=is_down(error))
 
 
 async def _all(*work: Awaitable[None]) -> None:
