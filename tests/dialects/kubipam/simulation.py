@@ -220,6 +220,7 @@ class Link:
         *,
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
+        field_manager: str = "",
     ) -> Object:
         await self._travel()
         self.before(resource, body)
