@@ -212,9 +212,9 @@ async def _ceiling(plan: Plan, seconds: float = 1.5) -> float:
 
 
 def _row(number: int) -> tuple[Any, ...]:
-    seal = Pepper({"k": b"x" * 32}).seal(Secret("SuperSecret"))
+    hashed = Pepper({"k": b"x" * 32}).hash(Secret("SuperSecret"))
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}/{uuid.uuid4().hex[:8]}"
-    return (address, "bench/4", uuid.uuid4().hex, seal.key_id, seal.salt, seal.digest, number)
+    return (address, "bench/4", uuid.uuid4().hex, hashed.key_id, hashed.salt, hashed.digest, number)
 
 
 def _sqlite_ceiling(path: Path, seconds: float) -> float:

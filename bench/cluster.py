@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from berth.devcluster import DevCluster, Options
+from berth.devcluster import ClusterOptions, DevCluster
 from berth.kube import auth
 from berth.kube.client import Client
 from berth.kube.resource import Resource
@@ -84,7 +84,7 @@ async def bench_cluster(
 ) -> AsyncIterator[tuple[DevCluster, Client]]:
     """A control plane that syncs to disk, as a real one does, with the CRDs installed and served."""
     async with (
-        DevCluster(Options(durable=durable)) as cluster,
+        DevCluster(ClusterOptions(durable=durable)) as cluster,
         Client(auth.load(cluster.kubeconfig), in_flight=IN_FLIGHT, user_agent="berth-bench") as client,
     ):
         for crd in crds:

@@ -11,9 +11,9 @@ from typing import Any
 from berth.leasing.holders import Entry, Identity
 from berth.net import Family
 from berth.net.block import Block
-from berth.secret import Seal
+from berth.secret import SecretHash
 from berth.store import statement
-from berth.store.rows import AddressRow, Event, HolderRow
+from berth.store.rows import AddressRow, HistoryRow, HolderRow
 from berth.store.sqlite import connection, translated
 
 FIRST = 10 << 24
@@ -37,7 +37,7 @@ def addresses(held: int) -> Iterator[str]:
 
 def _rows(held: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     for number, address in enumerate(addresses(held)):
-        row = AddressRow(address, POOL, f"u{number}", Seal("k", b"s" * 16, b"d" * 32), 1)
+        row = AddressRow(address, POOL, f"u{number}", SecretHash("k", b"s" * 16, b"d" * 32), 1)
         who = Identity(f"held-{number}", f"namespace-{number % 1000}", f"cluster-{number % 100}")
         yield row.columns(), HolderRow(address, POOL, Entry(who)).columns()
 
@@ -58,7 +58,9 @@ def _sqlite(path: Path, held: int) -> None:
     while portion := list(islice(source, 20_000)):
         opened.executemany(translated(statement.INSERT_ADDRESS), [one for one, _ in portion])
         opened.executemany(translated(statement.UPSERT_HOLDER), [one for _, one in portion])
-    opened.execute(translated(statement.INSERT_HISTORY), Event(1, POOL, "10.0.0.0", "imported", 1).columns())
+    opened.execute(
+        translated(statement.INSERT_HISTORY), HistoryRow(1, POOL, "10.0.0.0", "imported", 1).columns()
+    )
     opened.execute("UPDATE pools SET revision = (SELECT max(id) FROM history)")
     opened.execute("COMMIT")
     opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -78,7 +80,7 @@ async def _postgres(url: str, held: int) -> None:
         await opened.copy_records_to_table(
             "holders", records=[one for _, one in portion], columns=statement.HOLDER.split(", ")
         )
-    await opened.execute(statement.INSERT_HISTORY, *Event(1, POOL, "10.0.0.0", "imported", 1).columns())
+    await opened.execute(statement.INSERT_HISTORY, *HistoryRow(1, POOL, "10.0.0.0", "imported", 1).columns())
     await opened.execute("UPDATE pools SET revision = (SELECT max(id) FROM history)")
     await opened.execute("VACUUM ANALYZE addresses, holders")
     await opened.close()

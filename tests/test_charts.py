@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from berth import manifests as make
 from berth.central.metrics import ApiMetrics
+from berth.central.settings import Backup
 from berth.cli.main import app
-from berth.devcluster import Binaries
+from berth.devcluster import Binaries, DevCluster
 from berth.manifests import Options
 from berth.metrics import Metrics
 
@@ -251,17 +252,19 @@ def test_the_api_servers_alone_reach_the_webhooks_and_others_the_metrics() -> No
     assert ours["ingress"] == [webhook, {"ports": [{"port": "health"}]}]
 
 
-def test_the_notes_say_who_can_reach_the_webhooks() -> None:
+def test_the_notes_say_who_can_reach_the_webhooks(cluster: DevCluster) -> None:
     warned = "ANY POD of the cluster can send its own reviews"
-    assert warned in notes()
-    assert "ask for pending addresses" in notes("dialects={vitistack}")
+    assert warned in notes(cluster)
+    assert "ask for pending addresses" in notes(cluster, "dialects={vitistack}")
     for closed in ("networkPolicy.apiServerCIDRs={10.0.0.1/32}", "webhook.clientCA.secretName=c"):
-        assert warned not in notes(closed)
+        assert warned not in notes(cluster, closed)
 
 
-def notes(*values: str) -> str:
+def notes(cluster: DevCluster, *values: str) -> str:
+    """As `helm install` prints them: the only command that does, and it wants a cluster even to run dry."""
     flags = [part for value in values for part in ("--set", value)]
-    done = helm("install", "b", str(OPERATOR), "--dry-run=client", "-n", "berth-system", *flags)
+    command = ("install", "b", str(OPERATOR), "--dry-run=client", "-n", "berth-system")
+    done = helm(*command, "--kubeconfig", str(cluster.kubeconfig), *flags)
     return done.stdout.partition("NOTES:")[2]
 
 
@@ -322,6 +325,20 @@ def test_zones_reach_the_api() -> None:
     assert volumes(workload)["/zones"]["configMap"] == {"name": "berth-api-zones"}
 
 
+def test_replicas_roll_when_zones_change_and_a_single_one_is_left_to_reload() -> None:
+    """A roll of one replica is an outage; what it mounts is read again while it runs."""
+    several: Object = {"replicas": 2, "database_urlSecret": "db", "pepperSecret": "p", **EGRESS}
+
+    def annotations(network: str, **values: Any) -> Object:
+        workload = one(template(API, zones=[{"name": "inet", "ipv4": [network]}], **values), "StatefulSet")
+        return dict(workload["spec"]["template"]["metadata"].get("annotations", {}))
+
+    before, after = (annotations(network, **several) for network in ("10.0.0.0/24", "10.0.1.0/24"))
+    assert before["checksum/zones"] != after["checksum/zones"]
+    assert before == annotations("10.0.0.0/24", **several)
+    assert annotations("10.0.0.0/24") == {}
+
+
 def test_certificates_and_identities_reach_the_api() -> None:
     values: Object = {"tls_certSecret": "c", "tls_clientCertificates": True, "identitiesSecret": "i"}
     workload = one(template(API, clusterTokenSecret="t", **values), "StatefulSet")
@@ -378,7 +395,7 @@ def test_backups_have_a_volume_of_their_own() -> None:
     rendered = template(API, backup_every="6h", backup_storage="1Gi", backup_storageClassName="slow")
     workload = one(rendered, "StatefulSet")
     flags = dict(flag.partition("=")[::2] for flag in container(workload)["args"])
-    assert (flags["--backup-every"], flags["--backup-keep"]) == ("6h", "7")
+    assert (flags["--backup-every"], flags["--backup-keep"]) == ("6h", str(Backup().keep))
     claim = one(rendered, "PersistentVolumeClaim")
     reference = {"claimName": claim["metadata"]["name"]}
     assert volumes(workload)[flags["--backup-dir"]]["persistentVolumeClaim"] == reference

@@ -19,6 +19,7 @@ from berth import manifests as make
 from berth.devcluster import DevCluster
 from berth.dialects.cel import ADDRESS, HOSTS
 from berth.dialects.vip import admit as vip_admit
+from berth.dialects.vip import kinds as vip_kinds
 from berth.dialects.vitistack import messages
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.service_annotations import read_addresses
@@ -31,7 +32,7 @@ ACCOUNT = "system:serviceaccount:berth-system:berth-operator"
 TENANT = "system:serviceaccount:shop:tenant"
 OPERATOR = (f"--as={ACCOUNT}", "--as-group=system:masters")
 ADMINISTRATOR = ("--as=ann", "--as-group=system:masters")
-RESTORER = ("--as=rita", "--as-group=system:masters", "--as-group=berth:restorers")
+RESTORERS = (("--as=rita", "--as-group=berth:restorers"), ("--as=velero",))  # by the group, and by the verb
 PREFIX = "ipam.vitistack.io/"
 on_the_server = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -59,6 +60,15 @@ async def plain() -> AsyncIterator[Plain]:
     async with DevCluster() as own, admin(own) as client:
         await install(client, crds_of("metal3", "vip"))
         stage = Plain(Kubectl(own))
+        written = ["--resource=ips.paas.org,virtualips.paas.org"]
+        verbs = [f"--verb={verb}" for verb in ("create", "get", "update", "patch", "delete")]
+        await stage.kubectl("create", "clusterrole", "writer", *verbs, *written)
+        await stage.kubectl("create", "clusterrole", "restorer", "--verb=restore", *written)
+        writers = ("--user=tina", "--user=rita", "--user=velero")
+        await stage.kubectl("create", "clusterrolebinding", "writers", "--clusterrole=writer", *writers)
+        await stage.kubectl(
+            "create", "clusterrolebinding", "restorers", "--clusterrole=restorer", "--user=velero"
+        )
         # VirtualIPs that are there already: nobody makes new ones.
         for name, state in (("settled", "Valid"), ("moving", "Valid"), ("failed", "Error")):
             vip = virtual_ip(name, migrating=name == "moving")
@@ -89,15 +99,25 @@ async def _is_refused(stage: Plain, obj: Object) -> bool:
     return False
 
 
-def ip(address: str, **labels: str) -> Object:
-    name = address.replace(":", "-")
-    return {"apiVersion": "paas.org/v1", "kind": "IP", "metadata": {"name": name, "labels": labels}}
+def ip(address: str, owner: str = "", **labels: str) -> Object:
+    about: Object = {"name": address, "labels": labels}
+    if owner:
+        about["annotations"] = {vip_kinds.OWNER: owner}
+    return {"apiVersion": "paas.org/v1", "kind": "IP", "metadata": about}
 
 
-def virtual_ip(name: str, *, migrating: bool = False, ip: str = "10.0.0.7", service: str = "web") -> Object:
+def _edited(obj: Object, **metadata: Any) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], **metadata}}
+
+
+def virtual_ip(
+    name: str, *, migrating: bool = False, ip: str = "10.0.0.7", service: str = "web", held: bool = False
+) -> Object:
     marks = {"virtualips.paas.org/migrate": ""} if migrating else {}
     spec = {"service": service, "ip": ip}
-    about = {"name": name, "namespace": "default", "annotations": marks}
+    about: Object = {"name": name, "namespace": "default", "annotations": marks}
+    if held:
+        about["finalizers"] = [vip_kinds.IP_FINALIZER]
     return {"apiVersion": "paas.org/v1", "kind": "VirtualIP", "metadata": about, "spec": spec}
 
 
@@ -139,12 +159,34 @@ class TestIps:
             await plain.delete("ips.paas.org", "10.1.0.1")
         await plain.delete("ips.paas.org", "10.1.0.1", OPERATOR)
 
-    async def test_a_restorer_puts_them_back_and_does_no_more(self, plain: Plain) -> None:
-        await plain.write(ip("10.1.0.3"), RESTORER)
-        with pytest.raises(KubectlFailed, match="user rita cannot update ip objects"):
-            await plain.write(ip("10.1.0.3", ipgroup="g"), RESTORER, "apply")
-        with pytest.raises(KubectlFailed, match="user rita cannot delete ip objects"):
-            await plain.delete("ips.paas.org", "10.1.0.3", RESTORER)
+    @pytest.mark.parametrize("who", RESTORERS, ids=["group", "verb"])
+    async def test_a_restorer_puts_them_back_and_does_no_more(
+        self, plain: Plain, who: tuple[str, ...]
+    ) -> None:
+        """By the group or by the verb; afterwards it edits what makes no lease, as Velero does."""
+        user = who[0].removeprefix("--as=")
+        lease = ip("10.1.0.3", "shop/web", ipgroup="g")
+        for bad in (ip("10.1.0.3"), ip("10.1.0.3", "web"), ip("10.1.0.3", "shop/")):
+            with pytest.raises(KubectlFailed, match=f"user {user} cannot create ip objects"):
+                await plain.write(bad, who)
+        await plain.write(lease, who)
+        await plain.write({**lease, "spec": {}}, who, "replace")
+        for change in (
+            ip("10.1.0.3", "shop/mine", ipgroup="g"),
+            ip("10.1.0.3", "shop/web", ipgroup="other"),
+            ip("10.1.0.3", "shop/web"),
+            _edited(lease, ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]),
+            _edited(lease, finalizers=["example.org/mine"]),
+        ):
+            with pytest.raises(KubectlFailed, match=f"user {user} cannot update ip objects"):
+                await plain.write(change, who, "replace")
+        with pytest.raises(KubectlFailed, match=f"user {user} cannot delete ip objects"):
+            await plain.delete("ips.paas.org", "10.1.0.3", who)
+        await plain.delete("ips.paas.org", "10.1.0.3", OPERATOR)
+
+    async def test_who_may_write_them_by_rbac_alone_makes_none_with_an_owner(self, plain: Plain) -> None:
+        with pytest.raises(KubectlFailed, match="user tina cannot create ip objects"):
+            await plain.write(ip("10.1.0.5", "shop/web"), ("--as=tina",))
 
     async def test_another_namespaces_account_of_the_same_name_is_nobody(self, plain: Plain) -> None:
         who = ("--as=system:serviceaccount:shop:berth-operator", "--as-group=system:masters")
@@ -159,9 +201,17 @@ class TestIps:
 @pytest.mark.asyncio(loop_scope="session")
 class TestVirtualIps:
     async def test_no_new_one_is_made_not_even_by_the_operator(self, plain: Plain) -> None:
-        for who in (ADMINISTRATOR, OPERATOR):
+        for who in (ADMINISTRATOR, OPERATOR, *RESTORERS):
             with pytest.raises(KubectlFailed, match=vip_admit.DEPRECATED):
                 await plain.write(virtual_ip("new"), who)
+        with pytest.raises(KubectlFailed, match=vip_admit.DEPRECATED):
+            await plain.write(virtual_ip("new", held=True), ("--as=tina",))
+
+    @pytest.mark.parametrize("who", RESTORERS, ids=["group", "verb"])
+    async def test_a_restorer_puts_one_back_with_its_finalizer(
+        self, plain: Plain, who: tuple[str, ...]
+    ) -> None:
+        await plain.write(virtual_ip(plain.name(), held=True), who)
 
     @pytest.mark.parametrize(
         ("changed", "text"),

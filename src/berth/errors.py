@@ -27,6 +27,8 @@ class BerthError(Exception):
     """The root: something Berth itself raises."""
 
     reason: ClassVar[str] = "Internal"
+    transient: ClassVar[bool] = False  # it may pass by itself: whoever met it tries again later
+    retry_after_seconds: float | None = None  # not sooner than that
 
 
 class InvalidText(BerthError, ValueError):
@@ -67,12 +69,15 @@ class StoreDown(BerthError):
     """The SQL ledger cannot answer or write now. Nothing was acknowledged; trying again later can help."""
 
     reason = "StoreDown"
+    transient = True
 
 
 class ApiError(BerthError):
-    """The IPAM-API said no, or nothing."""
+    """The IPAM-API said no, or nothing. A no may pass too: a full zone has room when others leave it."""
 
     reason = "ApiError"
+    transient = True
+    retry_after_seconds = 0.5
 
 
 class ApiDown(ApiError):
@@ -97,7 +102,6 @@ class KubeError(BerthError):
     """The API server said no, or nothing."""
 
     reason = "KubeError"
-    transient: ClassVar[bool] = False
 
 
 class Unreachable(KubeError):

@@ -45,7 +45,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class SecretHash:
     """What the database keeps of a secret. Empty: nobody knows it, only a replacement opens the address."""
 
     key_id: str = ""
@@ -53,7 +53,7 @@ class Seal:
     digest: bytes = b""
 
     def __repr__(self) -> str:
-        return "Seal(***)"
+        return "SecretHash(***)"
 
 
 class Pepper:
@@ -66,15 +66,17 @@ class Pepper:
     def __repr__(self) -> str:
         return f"Pepper({', '.join(self._keys)})"
 
-    def seal(self, secret: Secret) -> Seal:
+    def hash(self, secret: Secret) -> SecretHash:
         salt = os.urandom(SALT_BYTES)
-        return Seal(self._newest, salt, self._digest(self._newest, salt, secret))
+        return SecretHash(self._newest, salt, self._digest(self._newest, salt, secret))
 
-    def opens(self, secret: Secret, seal: Seal | None) -> bool:
-        """Constant time, also when there is no seal or its key is gone: then it is hashed for nothing."""
-        known = seal is not None and seal.key_id in self._keys
+    def verifies(self, secret: Secret, hashed: SecretHash | None) -> bool:
+        """Constant time, also when there is no hash or its key is gone: then one is made for nothing."""
+        known = hashed is not None and hashed.key_id in self._keys
         tried = (
-            seal if known and seal is not None else Seal(self._newest, bytes(SALT_BYTES), bytes(KEY_BYTES))
+            hashed
+            if known and hashed is not None
+            else SecretHash(self._newest, bytes(SALT_BYTES), bytes(KEY_BYTES))
         )
         same = hmac.compare_digest(self._digest(tried.key_id, tried.salt, secret), tried.digest)
         return same and known
@@ -91,8 +93,8 @@ class Pepper:
     def has(self, check: str) -> bool:
         return any(self.check(key_id) == check for key_id in self._keys)
 
-    def outdated(self, seal: Seal) -> bool:
-        return seal.key_id != self._newest
+    def outdated(self, hashed: SecretHash) -> bool:
+        return hashed.key_id != self._newest
 
     def _digest(self, key_id: str, salt: bytes, secret: Secret) -> bytes:
         return hmac.digest(self._keys[key_id], salt + secret.bytes, "sha256")

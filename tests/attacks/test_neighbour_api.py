@@ -28,7 +28,7 @@ from tests.support.central import (
 from berth.central import inventory
 from berth.central.integrations.disk_queue import DiskQueue
 from berth.central.integrations.event_log import EventLog
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 from berth.store.newcomers import Newcomers
 from berth.store.operators import EPOCHS, Beat
 from berth.store.sighting import Sighting
@@ -96,7 +96,7 @@ async def test_guessing_a_secret_without_naming_the_address(start: Start) -> Non
     anew.
     """
     seconds = Seconds()
-    async with start(Options(limits=Limits(wrong_secrets=5), seconds=seconds)) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5), seconds=seconds)) as world:
         await world.post("victim", address=A)
         statuses = []
         for number in range(10):
@@ -117,7 +117,7 @@ async def test_guessing_a_secret_without_naming_the_address(start: Start) -> Non
 
 async def test_guessing_in_one_batch_without_naming_the_address(start: Start) -> None:
     """Only a crowd's worth is under way at once; after it the count stands."""
-    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5))) as world:
         await world.post("victim", address=A)
         calls = [
             {"method": "POST", "body": request_body("victim", secret=f"batch-{n:04}")} for n in range(256)
@@ -130,7 +130,7 @@ async def test_guessing_in_one_batch_without_naming_the_address(start: Start) ->
 async def test_telling_the_right_secret_by_a_full_zone(start: Start) -> None:
     """Where nothing is free a wrong guess is refused, and counts all the same."""
     zones = "zones: [{name: inet, ipv4: [83.118.168.10/32]}]"
-    async with start(Options(zones=zones, limits=Limits(wrong_secrets=5))) as world:
+    async with start(Options(zones=zones, limits=ApiLimits(wrong_secrets=5))) as world:
         await world.post("victim", address=A)
         statuses = [(await world.post("victim", secret=f"guess-{n:04}")).status for n in range(7)]
         assert statuses == [503] * 5 + [429] * 2
@@ -138,7 +138,7 @@ async def test_telling_the_right_secret_by_a_full_zone(start: Start) -> None:
 
 async def test_silencing_a_clusters_heartbeat_by_an_address_it_lists(start: Start) -> None:
     """The address that was guessed at is left out of the report as a conflict; the rest counts."""
-    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5))) as world:
         await world.post("victim", address=A)
         await world.post("theirs", address=B, cluster=EVIL, secret=OTHER_SECRET)
         both = (listed("victim", A), listed("gone", B))
@@ -152,7 +152,7 @@ async def test_silencing_a_clusters_heartbeat_by_an_address_it_lists(start: Star
 
 async def test_paths_that_do_not_exist_count_under_the_rate(start: Start) -> None:
     """Every route does, but what tells that the server lives; probes have a share of their own."""
-    async with start(Options(limits=Limits(rate_per_second=1), seconds=Seconds())) as world:
+    async with start(Options(limits=ApiLimits(rate_per_second=1), seconds=Seconds())) as world:
         paths = ["/nothing", "/", "/swagger/index.html", "/openapi.json", "/v2/address"]
         assert [(await world.send("GET", path)).status for path in paths] == [404, 200, 200, 429, 429]
         probes = [
@@ -221,7 +221,7 @@ async def test_filling_the_memory_with_invented_clusters() -> None:
 async def test_a_large_report_is_paid_for_and_holds_nobody_up(start: Start) -> None:
     """20,000 registrations pass under a small rate; the sender's next request waits; nobody else does."""
     seconds = Seconds()
-    async with start(Options(limits=Limits(rate_per_second=2), seconds=seconds)) as world:
+    async with start(Options(limits=ApiLimits(rate_per_second=2), seconds=seconds)) as world:
         items = [listed(f"s{n}", f"10.1.{n // 250}.{n % 250}", zone="hnet-private") for n in range(20_000)]
         body = orjson.dumps({"cluster_id": CLUSTER, "epoch": "one", "sequence": 1, "addresses": items})
         before = time.process_time()

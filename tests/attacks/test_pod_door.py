@@ -22,7 +22,7 @@ from tests.support.operator import Operator, built, eventually, running
 from tests.support.reviews import body_of
 
 from berth.control.webhooks import VALIDATING
-from berth.devcluster import DevCluster, Options
+from berth.devcluster import ClusterOptions, DevCluster
 from berth.devcluster.ports import free
 from berth.dialects.metal3 import kinds
 from berth.errors import Invalid, KubeError
@@ -97,7 +97,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     home, ours, [port] = tmp_path_factory.mktemp("door"), Authority("api servers"), free(1)
     (home / "clients.crt").write_bytes(ours.pem)
     flags = (f"--admission-control-config-file={told(home, ours, port)}",)
-    async with DevCluster(Options(apiserver_flags=flags)) as own:
+    async with DevCluster(ClusterOptions(apiserver_flags=flags)) as own:
         namespace = await make_namespace(own)
         settings: Object = {
             "dialects": ("metal3",),

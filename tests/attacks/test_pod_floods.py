@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,9 +14,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.faults.process import Child, operator
+from tests.faults.process import operator
 from tests.support.forging import PATHS, Forger, Said, edited, review
 from tests.support.killing import serves
+from tests.support.looking import look
 from tests.support.settings import settings_of
 from tests.support.started import free_port
 from tests.support.vitistack import (
@@ -73,25 +73,6 @@ async def unhooked(client: Client) -> AsyncIterator[None]:
                 await client.delete(resource, name)
 
 
-def busy_seconds(child: Child) -> float:
-    """How long its event loop's thread has computed."""
-    pid = child.process.pid
-    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
-
-
-async def look(child: Child, url: str, held: list[float]) -> None:
-    """Asks after its health again and again. What others on this machine take from it is not its doing: a
-    look counts as held up by as much as the operator computed meanwhile.
-    """
-    async with aiohttp.ClientSession() as session:
-        while True:
-            busy, started_at = busy_seconds(child), time.monotonic()
-            async with session.get(url) as answer:
-                assert answer.status == 200
-            held.append(min(time.monotonic() - started_at, busy_seconds(child) - busy))
-            await asyncio.sleep(0.005)
-
-
 def forged(random: Random, victims: list[Object], tenant: World) -> tuple[str, bytes]:
     """One of many lies, and where it is sent."""
     path, live = random.choice(PATHS), random.choice(victims)
@@ -133,7 +114,7 @@ def forged(random: Random, victims: list[Object], tenant: World) -> tuple[str, b
     if lie == 7:
         return path, random.choice(malformed(random, live))
     if lie == 8 and random.random() < 0.1:
-        return path, review(object=new, padding="x" * random.randrange(8 * 1024 * 1024, 9 * 1024 * 1024))
+        return path, review(object=new, padding="x" * random.randrange(4 * 1024 * 1024, 5 * 1024 * 1024))
     return path, review(operation="UPDATE", object=edited(new, {"name": "nobody"}), oldObject=live)
 
 

@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.postgres import PostgresServer
 
 from berth.central.integrations.event_log import EventLog, shown
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 from berth.central.zones import parse_zones
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -173,7 +173,7 @@ async def test_two_replicas_see_each_others_work(start: Start, database: str) ->
 
 
 async def test_a_body_beyond_the_limit_is_413_in_either_form(start: Start) -> None:
-    async with start(Options(limits=Limits(body_bytes=1000))) as world:
+    async with start(Options(limits=ApiLimits(body_bytes=1000))) as world:
         big = request_body(service="s" * 2000)
         assert (await world.send("POST", "/v2/address", big)).status == 413
 
@@ -186,7 +186,7 @@ async def test_a_body_beyond_the_limit_is_413_in_either_form(start: Start) -> No
 
 
 async def test_a_body_that_comes_too_slowly_is_408(start: Start) -> None:
-    async with start(Options(limits=Limits(body_seconds=0.2))) as world:
+    async with start(Options(limits=ApiLimits(body_seconds=0.2))) as world:
         port = int(world.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /v2/address HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -197,7 +197,7 @@ async def test_a_body_that_comes_too_slowly_is_408(start: Start) -> None:
 
 async def test_an_answer_that_takes_too_long_is_503(start: Start) -> None:
     """Time for the body is not time for the answer. Here a transaction of ours holds up all others."""
-    bounds = Limits(body_seconds=3600, request_seconds=0.2)
+    bounds = ApiLimits(body_seconds=3600, request_seconds=0.2)
     async with start(Options(limits=bounds)) as world, world.ledger.engine.transaction() as tx:
         await tx.lock(None)
         async with asyncio.timeout(60):
@@ -207,7 +207,7 @@ async def test_an_answer_that_takes_too_long_is_503(start: Start) -> None:
 
 async def test_requests_beyond_the_rate_are_429(start: Start) -> None:
     seconds = Seconds()
-    async with start(Options(limits=Limits(rate_per_second=1), seconds=seconds)) as world:
+    async with start(Options(limits=ApiLimits(rate_per_second=1), seconds=seconds)) as world:
         statuses = [(await world.post()).status for _ in range(5)]
         assert statuses == [200, 200, 200, 429, 429]
         assert (await world.send("POST", "/v2/batch", {"calls": []})).status == 429
@@ -217,7 +217,7 @@ async def test_requests_beyond_the_rate_are_429(start: Start) -> None:
 
 async def test_guessing_costs_a_pause_for_that_address_only(start: Start) -> None:
     seconds = Seconds()
-    async with start(Options(limits=Limits(wrong_secrets=5), seconds=seconds)) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5), seconds=seconds)) as world:
         await world.post(address=A)
         statuses = [(await world.post(address=A, secret=f"guess{n:04}")).status for n in range(7)]
         assert statuses == [404] * 5 + [429] * 2

@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.central import OTHER_SECRET, Options, World, request_body
 
 from berth.central.client import Access, ApiClient
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 from berth.errors import ApiRefused
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -57,7 +57,7 @@ async def test_v186_who_joins_in_the_same_request_is_not_alone_either(world: Wor
 
 
 async def test_a_batch_is_no_way_around_the_limit_of_guesses(start: Start) -> None:
-    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5))) as world:
         await world.post("a", address=A)
         calls = [post("b", address=A, secret=f"guess-{number:04}") for number in range(200)]
         reply = await world.send("POST", "/v2/batch", {"calls": calls})
@@ -69,7 +69,7 @@ async def test_a_batch_is_no_way_around_the_limit_of_guesses(start: Start) -> No
 
 async def test_guesses_without_an_address_are_counted_too(start: Start) -> None:
     """A replacement tries both of its secrets on everything that the holder has."""
-    async with start(Options(limits=Limits(wrong_secrets=5))) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5))) as world:
         await world.post("a", address=A)
         statuses = [
             (await world.post("a", secret=f"guess-{number:04}", new_secret="a-new-secret")).status

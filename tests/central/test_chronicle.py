@@ -79,7 +79,7 @@ STORY = [
 async def test_whatever_becomes_of_an_address_is_told_once_and_in_its_order(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_feed, "DUTY_MS", 600_000)
+    monkeypatch.setattr(history_feed, "LEASE_MS", 600_000)
     async with spooling(tmp_path / "queue.db") as spool:
         first, second = (HistoryFeed(world.ledger.engine, spool, EventLog(spool.add), who) for who in "ab")
         await world.post("earlier", address="83.118.168.99", cluster="another")

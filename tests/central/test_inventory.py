@@ -25,7 +25,7 @@ from tests.support.central import (
 
 from berth.central import inventory
 from berth.central.client import Access, ApiClient, Ask, Inventory
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 from berth.errors import ApiRefused, StoreDown
 from berth.leasing.holders import Identity
 from berth.secret import Secret
@@ -122,7 +122,7 @@ async def test_who_opens_nothing_learns_nothing_and_does_not_count(world: World)
 async def test_guesses_in_reports_are_slowed_down_too(start: Start) -> None:
     """Past the limit the right secret opens nothing either, until the pause is over."""
     seconds = Seconds()
-    async with start(Options(limits=Limits(wrong_secrets=5), seconds=seconds)) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5), seconds=seconds)) as world:
         await world.post("a", address=A)
         for number in range(1, 6):
             assert not (await report(world, number, listed("x", A, secret=f"guess-{number:04}"))).body[
@@ -304,12 +304,12 @@ async def test_a_late_report_takes_nothing_back(world: World) -> None:
 
 async def test_what_its_holder_gives_back_while_a_report_is_read_stays_given_back(world: World) -> None:
     await world.post("a", address=A)
-    wish = inventory.report(
+    request = inventory.report(
         orjson.dumps({"cluster_id": CLUSTER, "epoch": "e", "sequence": 1, "addresses": [listed("a", A)]}),
         world.api.config.zones,
     ).listed[0]
     await world.delete("a", address=A)
-    await world.ledger.submit(replace(wish, only_marked_by="ror"))
+    await world.ledger.submit(replace(request, only_marked_by="ror"))
     assert (await world.entries(A))["a"].marked_by == "service"
 
 

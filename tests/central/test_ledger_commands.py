@@ -14,49 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from tests.central.faults.telling import report
 from tests.support.central import CLUSTER, NAMESPACE, OTHER_SECRET, SECRET, World, request_body, running
+from tests.support.ledger import Run, ledger_commands
 from tests.support.started import neighbour
-from typer.testing import CliRunner, Result
 
 from berth.central.zones import load_zones
-from berth.cli.ledger import app
 from berth.store import outbox
 from berth.store.clock_guard import ClockGuard
 from berth.store.engine import connect
 from berth.store.sweep import Sweeper, Swept
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
-Run = Callable[..., "Outcome"]
 A = "83.118.168.10/32"
 V6 = "2a05:1234::ab"
 
 
-class Outcome:
-    def __init__(self, done: Result) -> None:
-        self.code, self.out, self.err = done.exit_code, done.stdout, done.stderr
-        self.failure = done.exception
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def ledger(database: str, tmp_path: Path) -> Iterator[Run]:
-    """The command in a thread with an event loop of its own; the test's own loop serves the API."""
-
-    def run(*words: str, stdin: str = "", database: str = database) -> Outcome:
-        where = ["--database", database, "--pepper-file", str(tmp_path / "pepper")]
-        with ThreadPoolExecutor(1) as thread:
-            outcome = Outcome(thread.submit(CliRunner().invoke, app, [*where, *words], input=stdin).result())
-        assert outcome.failure is None or isinstance(outcome.failure, SystemExit), outcome.failure
-        return outcome
-
-    yield run
-    structlog.reset_defaults()  # the commands configure the log of their process
+    with ledger_commands(database, tmp_path / "pepper") as run:
+        yield run
 
 
 def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
@@ -277,6 +254,10 @@ RECORD = {"address": "83.118.168.10", "pool": "inet/4", "uid": "u", "registered_
         {"holders": [{**HOLDER, "expires_at": "never"}]},
         {"holders": [{**HOLDER, "cluster_id": 7}]},
         {"holders": [{**HOLDER, "pending": 1}]},
+        {"holders": [{**HOLDER, "retention_period_days": -5}]},
+        {"holders": [{**HOLDER, "retention_period_days": 2**62}]},
+        {"holders": [{**HOLDER, "service_name": ""}]},
+        {"holders": [{**HOLDER, "namespace_id": "n" * 600}]},
         {"seal": {"key_id": "k", "salt": "?", "digest": ""}},
     ],
 )
@@ -311,7 +292,9 @@ async def test_the_clock_is_accepted_by_a_person(world: World, ledger: Run) -> N
     """After a jump nothing is freed; once accepted, by replicas on whichever host."""
     await world.post("x", address=A)
     await world.delete("x", address=A)
-    first, second = (Sweeper(world.ledger, ClockGuard(boot=name), name, duty_ms=0) for name in ("one", "two"))
+    first, second = (
+        Sweeper(world.ledger, ClockGuard(boot=name), name, lease_ms=0) for name in ("one", "two")
+    )
     for sweeper in (first, second):
         await sweeper.sweep()
     await world.post("y", address=A)

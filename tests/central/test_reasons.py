@@ -12,7 +12,7 @@ from tests.central.faults.telling import A, report
 from tests.support.central import OTHER_SECRET, Options, Reply, Seconds, World, request_body
 
 from berth.central.integrations.event_log import EventLog
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 Refuse = Callable[[World], Awaitable[Reply]]
@@ -99,12 +99,12 @@ KINDS: dict[str, tuple[int, Refuse]] = {
 @pytest.mark.parametrize("reason", KINDS)
 async def test_answer_metric_and_event_have_the_same_word(start: Start, reason: str) -> None:
     status, refuse = KINDS[reason]
-    limits = Limits(request_seconds=0.5 if reason == "StoreDown" else 10.0)
+    limits = ApiLimits(request_seconds=0.5 if reason == "StoreDown" else 10.0)
     await same_word(start, Options(zones=ZONES, limits=limits), refuse, (status, reason))
 
 
 async def test_too_many_requests_are_told_by_one_word(start: Start) -> None:
-    limits = Limits(rate_per_second=10)
+    limits = ApiLimits(rate_per_second=10)
     await same_word(start, Options(limits=limits, seconds=Seconds()), too_many, (429, "TooManyRequests"))
 
 

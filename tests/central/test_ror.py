@@ -17,7 +17,7 @@ from tests.support.central import World
 from tests.support.eventually import eventually
 from tests.support.started import Neighbour, neighbour
 
-from berth.central.integrations.ror import Listener, cluster_of, pause_of, unwrapped
+from berth.central.integrations.ror import Listener, backoff_of, cluster_of, unwrapped
 from berth.central.integrations.sse import EventParser, ServerEvent
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Ror
@@ -136,7 +136,7 @@ async def _true(value: bool) -> bool:
 
 @pytest.mark.parametrize(("retry_ms", "seconds"), [(None, 0.5), (0, 0.5), (3000, 3.0), (999_999_999, 60.0)])
 def test_a_pause_is_as_the_server_asks_within_reason(retry_ms: int | None, seconds: float) -> None:
-    assert pause_of(retry_ms) == seconds
+    assert backoff_of(retry_ms).delay(0) == seconds
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ async def test_a_rotated_pepper_opens_old_seals_and_renews_them(start: Start, tm
 
 def test_a_secret_never_prints_itself() -> None:
     secret = Secret(SECRET)
-    assert SECRET not in f"{secret} {secret!r} {[secret]} {Pepper({'k': b'x' * 32}).seal(secret)!r}"
+    assert SECRET not in f"{secret} {secret!r} {[secret]} {Pepper({'k': b'x' * 32}).hash(secret)!r}"
     with pytest.raises(TypeError):
         __import__("pickle").dumps(secret)
 
@@ -159,8 +159,8 @@ def test_the_pepper_file_is_private_and_checked(tmp_path: Path) -> None:
 
 def test_nothing_opens_a_missing_or_unknown_seal() -> None:
     pepper, other = Pepper({"a": b"x" * 32}), Pepper({"b": b"y" * 32})
-    seal = pepper.seal(Secret(SECRET))
-    assert pepper.opens(Secret(SECRET), seal)
-    assert not pepper.opens(Secret(OTHER_SECRET), seal)
-    assert not pepper.opens(Secret(SECRET), None)
-    assert not other.opens(Secret(SECRET), seal)
+    hashed = pepper.hash(Secret(SECRET))
+    assert pepper.verifies(Secret(SECRET), hashed)
+    assert not pepper.verifies(Secret(OTHER_SECRET), hashed)
+    assert not pepper.verifies(Secret(SECRET), None)
+    assert not other.verifies(Secret(SECRET), hashed)

@@ -130,14 +130,14 @@ def lines(word: str, file: Path) -> list[str]:
 
 
 def test_a_server_that_stops_leaves_the_sweep_to_others_at_once(tmp_path: Path) -> None:
-    def duty() -> list[tuple[str]]:
+    def leased() -> list[tuple[str]]:
         with closing(sqlite3.connect(tmp_path / "berth.db")) as file:
             return file.execute("SELECT name FROM duties").fetchall()
 
     with api_process(tmp_path, "--sweep-seconds", "0.05") as api:
-        assert wait_until(lambda: duty() == [("sweep",)])
+        assert wait_until(lambda: leased() == [("sweep",)])
         assert api.stop() == 0
-        assert duty() == []
+        assert leased() == []
 
 
 def test_a_second_server_on_the_same_sqlite_file_is_refused(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from berth.central.tokens import TokenFile
+from berth.central.tokens import RotatedToken
 
 
 @pytest.mark.parametrize("raw", [None, b"", b" \n", b"\xff", b"half\n\nof it", b"a\x00b", "æ".encode()])
 def test_while_the_file_is_no_good_the_last_token_is_used(tmp_path: Path, raw: bytes | None) -> None:
     path = tmp_path / "token"
     path.write_text("first\n")
-    token = TokenFile(path)
+    token = RotatedToken(path)
     assert token.read() == "first"
     path.write_text("second\n")
     assert token.read() == "second"
@@ -29,5 +29,5 @@ def test_while_the_file_is_no_good_the_last_token_is_used(tmp_path: Path, raw: b
 def test_a_file_that_never_had_one_is_an_error_without_its_content(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "token").write_bytes(raw)
     with pytest.raises(ValueError, match="the file is") as raised:
-        TokenFile(tmp_path / "token").read()
+        RotatedToken(tmp_path / "token").read()
     assert "canary" not in str(raised.value)

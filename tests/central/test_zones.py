@@ -6,14 +6,13 @@ import pytest
 
 from berth.central.zones import EXAMPLE, load_zones, parse_zones
 from berth.errors import UserError
-from berth.net import Family
 
 
 def test_the_example_has_the_documents_three_zones() -> None:
     zones = load_zones(None)
     assert zones.names == ("hnet-private", "hnet-public", "inet")
-    assert not zones.serves("hnet-private", Family.V6)
-    assert zones.serves("inet", Family.V6)
+    assert "hnet-private/6" not in zones.pools
+    assert "inet/6" in zones.pools
     assert parse_zones(EXAMPLE, "x") == zones
 
 

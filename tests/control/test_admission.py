@@ -44,6 +44,10 @@ async def hang(review: Review) -> Answer:
 
 
 async def fail(review: Review) -> Answer:
+    raise RuntimeError(review.object["spec"]["secret"])
+
+
+async def stumble(review: Review) -> Answer:
     raise KeyError(review.object["spec"]["secret"])
 
 
@@ -54,6 +58,7 @@ ROUTES: dict[str, Handler] = {
     "/mutate": mutate,
     "/hang": hang,
     "/fail": fail,
+    "/stumble": stumble,
 }
 
 
@@ -131,8 +136,37 @@ async def test_a_failing_handler_is_a_500_that_quotes_nothing(caller: Caller) ->
     assert status == 500
     assert CANARY not in text
     assert CANARY not in str(lines)
-    assert any("KeyError" in str(line) and "test_admission.py" in str(line) for line in lines)
+    assert any("RuntimeError" in str(line) and "test_admission.py" in str(line) for line in lines)
     assert caller.counted("/fail", "error") == 1
+
+
+async def test_a_handler_that_stumbles_over_the_object_refuses_it_and_quotes_nothing(caller: Caller) -> None:
+    with capture_logs() as lines:
+        answer = await caller.review("/stumble", object={"spec": {"secret": CANARY}})
+    assert answer["allowed"] is False
+    assert answer["status"]["code"] == 400
+    assert CANARY not in str((answer, lines))
+    assert any("KeyError" in str(line) and "test_admission.py" in str(line) for line in lines)
+    assert caller.counted("/stumble", "error") == 1
+
+
+@pytest.mark.parametrize(
+    ("objects", "why"),
+    [
+        ({"object": {"spec": CANARY}}, "spec is not an object"),
+        ({"object": {}, "oldObject": {"status": [CANARY]}}, "status is not an object"),
+        ({"name": "b" * 254, "object": {}}, "the name is longer than 253 characters"),
+        ({"name": "", "object": {"metadata": {"name": "b" * 254}}}, "the name is longer than 253 characters"),
+        ({"object": {"metadata": {"uid": "b" * 254}}}, "metadata.uid is longer than 253 characters"),
+    ],
+)
+async def test_what_no_object_is_like_is_refused_before_a_handler_sees_it(
+    caller: Caller, objects: dict[str, Any], why: str
+) -> None:
+    """A user can write such a thing, and a mutating webhook is asked before the schema is."""
+    answer = await caller.review("/allow", **objects)
+    assert answer["status"]["message"] == f"the object cannot be read: {why}"
+    assert answer["status"]["code"] == 400
 
 
 async def test_no_log_line_carries_the_object(caller: Caller) -> None:

@@ -37,13 +37,13 @@ def test_what_is_missing_from_a_later_list_is_gone(cache: Cache) -> None:
 
 def test_our_own_write_survives_a_list_that_is_older(cache: Cache) -> None:
     cache.replace([], "5")
-    cache.observe(thing("a", 8))
+    cache.put(thing("a", 8))
     cache.replace([], "7")
     assert cache.get("ns", "a") is not None
 
 
 def test_a_late_event_does_not_undo_our_own_write(cache: Cache) -> None:
-    cache.observe(thing("a", 8, colour="red"))
+    cache.put(thing("a", 8, colour="red"))
     cache.apply("MODIFIED", thing("a", 7, colour="blue"))
     seen = cache.get("ns", "a")
     assert seen is not None
@@ -55,16 +55,16 @@ def test_an_answer_that_comes_after_the_end_brings_nothing_back(cache: Cache) ->
     cache.replace([thing("a", 1)], "5")
     cache.apply("MODIFIED", thing("a", 6))
     cache.apply("DELETED", thing("a", 7))
-    cache.observe(thing("a", 6))
+    cache.put(thing("a", 6))
     assert cache.get("ns", "a") is None
-    cache.observe(thing("a", 6, uid="u2"))
+    cache.put(thing("a", 6, uid="u2"))
     assert cache.get("ns", "a") is not None, "another one, whose end nobody has shown"
 
 
 def test_an_answer_that_comes_after_a_list_without_it_brings_nothing_back(cache: Cache) -> None:
     cache.replace([thing("a", 1)], "5")
     cache.replace([], "9")
-    cache.observe(thing("a", 6))
+    cache.put(thing("a", 6))
     assert cache.get("ns", "a") is None
 
 
@@ -72,7 +72,7 @@ def test_what_a_backup_brings_back_is_seen_and_heard_of_again(cache: Cache) -> N
     cache.replace([thing("a", 1)], "5")
     cache.apply("DELETED", thing("a", 7))
     cache.replace([thing("a", 1)], "9")
-    cache.observe(thing("a", 10, colour="red"))
+    cache.put(thing("a", 10, colour="red"))
     seen = cache.get("ns", "a")
     assert seen is not None
     assert seen["colour"] == "red"
@@ -83,34 +83,34 @@ def test_only_the_latest_ends_are_remembered(cache: Cache, monkeypatch: pytest.M
     for number in range(3):
         cache.apply("DELETED", thing(f"t{number}", 10 + number, uid=f"u{number}"))
     for number in range(3):
-        cache.observe(thing(f"t{number}", 1, uid=f"u{number}"))
+        cache.put(thing(f"t{number}", 1, uid=f"u{number}"))
     assert [obj["metadata"]["name"] for obj in cache] == ["t0"]
 
 
 def test_what_we_deleted_does_not_come_back_with_a_late_event(cache: Cache) -> None:
-    cache.observe(thing("a", 8))
-    cache.bury(thing("a", 8))
+    cache.put(thing("a", 8))
+    cache.forget_deleted(thing("a", 8))
     cache.apply("MODIFIED", thing("a", 7))
     cache.apply("MODIFIED", thing("a", 8))
     assert cache.get("ns", "a") is None
 
 
 def test_a_successor_under_the_same_name_is_seen_after_a_burial(cache: Cache) -> None:
-    cache.observe(thing("a", 8))
-    cache.bury(thing("a", 8))
+    cache.put(thing("a", 8))
+    cache.forget_deleted(thing("a", 8))
     cache.apply("ADDED", thing("a", 12, uid="u2"))
     assert cache.get("ns", "a") is not None
 
 
 def test_the_deletion_of_a_predecessor_leaves_the_successor(cache: Cache) -> None:
-    cache.observe(thing("a", 12, uid="u2"))
+    cache.put(thing("a", 12, uid="u2"))
     cache.apply("DELETED", thing("a", 9, uid="u1"))
     assert cache.get("ns", "a") is not None
 
 
 def test_burying_another_incarnation_changes_nothing(cache: Cache) -> None:
-    cache.observe(thing("a", 12, uid="u2"))
-    cache.bury(thing("a", 8, uid="u1"))
+    cache.put(thing("a", 12, uid="u2"))
+    cache.forget_deleted(thing("a", 8, uid="u1"))
     assert cache.get("ns", "a") is not None
 
 
@@ -133,8 +133,8 @@ def test_a_list_is_the_truth_even_where_an_object_in_it_is_older(cache: Cache) -
 
 
 def test_what_we_buried_comes_back_only_if_a_later_list_has_it(cache: Cache) -> None:
-    cache.observe(thing("a", 8))
-    cache.bury(thing("a", 8))
+    cache.put(thing("a", 8))
+    cache.forget_deleted(thing("a", 8))
     cache.replace([thing("a", 7)], "7")
     assert cache.get("ns", "a") is None
     cache.replace([thing("a", 7)], "9")
@@ -149,10 +149,10 @@ def test_a_watch_event_raises_the_mark_below_which_a_list_is_a_step_back(cache: 
 
 
 def test_indexes_follow_changes(cache: Cache) -> None:
-    cache.observe(thing("a", 1, colour="red"))
-    cache.observe(thing("b", 2, colour="red"))
+    cache.put(thing("a", 1, colour="red"))
+    cache.put(thing("b", 2, colour="red"))
     assert cache.count_by("colour", "red") == 2
-    cache.observe(thing("a", 3, colour="blue"))
+    cache.put(thing("a", 3, colour="blue"))
     assert [obj["metadata"]["name"] for obj in cache.by("colour", "red")] == ["b"]
     cache.apply("DELETED", thing("b", 4))
     assert cache.by("colour", "red") == []
@@ -161,8 +161,8 @@ def test_indexes_follow_changes(cache: Cache) -> None:
 def test_listeners_hear_old_and_new(cache: Cache) -> None:
     heard: list[tuple[bool, bool]] = []
     cache.listen(lambda old, new: heard.append((old is not None, new is not None)))
-    cache.observe(thing("a", 1))
-    cache.observe(thing("a", 2))
+    cache.put(thing("a", 1))
+    cache.put(thing("a", 2))
     cache.apply("DELETED", thing("a", 3))
     assert heard == [(False, True), (True, True), (True, False)]
 
@@ -170,7 +170,7 @@ def test_listeners_hear_old_and_new(cache: Cache) -> None:
 def test_field_ownership_is_not_kept(cache: Cache) -> None:
     obj = thing("a", 1)
     obj["metadata"]["managedFields"] = [{"manager": "x"}]
-    cache.observe(obj)
+    cache.put(obj)
     seen = cache.get("ns", "a")
     assert seen is not None
     assert "managedFields" not in seen["metadata"]
@@ -178,12 +178,12 @@ def test_field_ownership_is_not_kept(cache: Cache) -> None:
 
 def test_it_knows_the_latest_answer_to_our_own_writes(cache: Cache) -> None:
     cache.replace([thing("a", 1)], "5")
-    cache.observe(thing("a", 8))
-    cache.observe(thing("b", 7))
+    cache.put(thing("a", 8))
+    cache.put(thing("b", 7))
     assert cache.written == 8
 
 
 def test_after_a_restart_no_earlier_write_counts(cache: Cache) -> None:
-    cache.observe(thing("a", 8))
-    cache.restart([], "5")
+    cache.put(thing("a", 8))
+    cache.reset([], "5")
     assert cache.written == 0

@@ -13,7 +13,16 @@ from tests.support.virtual import now, run
 
 from berth.control.controller import Controller
 from berth.control.outcome import DONE, After, Outcome
-from berth.errors import Forbidden, NotLeader, TooManyRequests, Unreachable
+from berth.errors import (
+    ApiDown,
+    ApiRefused,
+    BerthError,
+    Forbidden,
+    NotLeader,
+    StoreDown,
+    TooManyRequests,
+    Unreachable,
+)
 from berth.kube.meta import Ref
 from berth.metrics import Metrics
 
@@ -99,6 +108,25 @@ def test_what_the_server_refuses_comes_back_after_growing_pauses(error: Exceptio
         assert len(pauses) == 6
         assert all(0.75 * 0.05 * 2**n <= pause <= 0.05 * 2**n + 1e-6 for n, pause in enumerate(pauses))
         assert (desk.counted("retry"), desk.counted("done")) == (6, 1)
+
+    play(story)
+
+
+@pytest.mark.parametrize("error", [ApiDown("cut"), ApiRefused(409, "full"), StoreDown("busy")])
+def test_whatever_may_pass_comes_back_and_is_no_bug(error: BerthError) -> None:
+    """Of any kind: the type says so. Not sooner than it asks for, and later each time."""
+
+    async def story(desk: Desk) -> None:
+        desk.answers[A] = [error] * 9
+        desk.controller.add(A)
+        with capture_logs() as logs:
+            await asyncio.sleep(1000)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(desk.times(A))]
+        assert len(pauses) == 9
+        assert min(pauses) >= (error.retry_after_seconds or 0.0)
+        assert pauses[-1] > 9.0
+        assert {one["log_level"] for one in logs} == {"debug"}
+        assert (desk.counted("retry"), desk.counted("error")) == (9, 0)
 
     play(story)
 

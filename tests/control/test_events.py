@@ -14,7 +14,6 @@ from tests.support.virtual import now, run
 
 from berth.control.event_queue import Type
 from berth.control.events import EVENTS, Rates, Recorder
-from berth.control.token_bucket import Bucket
 from berth.devcluster import DevCluster
 from berth.errors import Forbidden, NotLeader
 from berth.kube import auth
@@ -335,17 +334,6 @@ def test_long_texts_are_cut_and_odd_names_are_made_usable() -> None:
         assert len(scene.messages()[0]) == 1024
 
     play(story)
-
-
-def test_a_bucket_gives_a_burst_and_then_its_rate() -> None:
-    clock = [0.0]
-    bucket = Bucket(2.0, 3, lambda: clock[0])
-    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
-    assert bucket.seconds_to_next() == pytest.approx(0.5)
-    clock[0] += 0.5
-    assert [bucket.take(), bucket.take()] == [True, False]
-    clock[0] += 1000
-    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
 
 
 @pytest.mark.cluster

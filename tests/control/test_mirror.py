@@ -100,7 +100,7 @@ async def test_the_barrier_opens_when_the_last_list_is_complete(world: World) ->
     world.serve(BOXES, "a", "b")
     world.serve(LIDS)
     world.lists_may_go.clear()
-    boxes, lids = (world.mirror.keep(WatchSpec((kind,))) for kind in (BOXES, LIDS))
+    boxes, lids = (world.mirror.watch(WatchSpec((kind,))) for kind in (BOXES, LIDS))
     async with world.running() as barrier:
         await eventually(lambda: sum("limit" in asked.path for asked in world.server.asked) == 2)
         assert not barrier.done()
@@ -111,7 +111,7 @@ async def test_the_barrier_opens_when_the_last_list_is_complete(world: World) ->
 
 
 async def test_a_kind_that_is_needed_is_waited_for_and_said_once(world: World) -> None:
-    boxes = world.mirror.keep(WatchSpec((BOXES,)))
+    boxes = world.mirror.watch(WatchSpec((BOXES,)))
     with capture_logs() as lines:
         async with world.running() as barrier:
             await eventually(lambda: len(world.server.asked) > 5)
@@ -123,7 +123,7 @@ async def test_a_kind_that_is_needed_is_waited_for_and_said_once(world: World) -
 
 
 async def test_an_optional_kind_that_is_missing_counts_as_empty_until_it_appears(world: World) -> None:
-    boxes = world.mirror.keep(WatchSpec((BOXES,), optional=True))
+    boxes = world.mirror.watch(WatchSpec((BOXES,), optional=True))
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)
         assert (boxes.resource, boxes.cache.filled, len(boxes.cache)) == (None, True, 0)
@@ -134,7 +134,7 @@ async def test_an_optional_kind_that_is_missing_counts_as_empty_until_it_appears
 
 async def test_a_server_that_cannot_say_what_it_serves_is_no_empty_world(world: World) -> None:
     """An outage is not a missing kind: an optional one must not pass for empty because of it."""
-    boxes = world.mirror.keep(WatchSpec((BOXES,), optional=True))
+    boxes = world.mirror.watch(WatchSpec((BOXES,), optional=True))
     world.failing = True
     async with world.running() as barrier:
         await eventually(lambda: len(world.server.asked) > 5)
@@ -157,7 +157,7 @@ async def test_the_first_version_that_is_served_is_used(world: World) -> None:
 async def test_another_version_takes_over_when_the_one_in_use_is_served_no_longer(world: World) -> None:
     """The objects keep their resource versions, but not their looks: none of the old ones may stay."""
     world.serve(OLD_BOXES, "a")
-    boxes = world.mirror.keep(WatchSpec((BOXES, OLD_BOXES)))
+    boxes = world.mirror.watch(WatchSpec((BOXES, OLD_BOXES)))
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)
         assert [box["apiVersion"] for box in boxes.cache] == [OLD_BOXES.api_version]
@@ -170,7 +170,7 @@ async def test_another_version_takes_over_when_the_one_in_use_is_served_no_longe
 async def test_a_kind_that_is_away_for_a_while_keeps_its_last_known_version(world: World) -> None:
     """A server that starts does not know its custom kinds yet: that is no word about their objects."""
     world.serve(BOXES, "a")
-    boxes = world.mirror.keep(WatchSpec((BOXES,)))
+    boxes = world.mirror.watch(WatchSpec((BOXES,)))
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)
         world.withdraw(BOXES)
@@ -182,7 +182,7 @@ async def test_a_kind_that_is_away_for_a_while_keeps_its_last_known_version(worl
 
 
 async def test_a_kind_is_kept_once_however_often_it_is_asked_for(world: World) -> None:
-    assert world.mirror.keep(WatchSpec((BOXES,))) is world.mirror.keep(WatchSpec((BOXES, OLD_BOXES)))
+    assert world.mirror.watch(WatchSpec((BOXES,))) is world.mirror.watch(WatchSpec((BOXES, OLD_BOXES)))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_a_kind_is_kept_once_however_often_it_is_asked_for(world: World) -
 async def test_only_the_namespace_asked_for_is_listed(world: World, watched: WatchSpec, path: str) -> None:
     world.serve(BOXES)
     world.mirror = Informers(world.client, "mine", look_again_seconds=0.01)
-    world.mirror.keep(watched)
+    world.mirror.watch(watched)
     async with world.running() as barrier:
         await asyncio.wait_for(barrier, 60)
     assert path in [asked.path.partition("?")[0] for asked in world.server.asked]

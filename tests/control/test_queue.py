@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from tests.support.virtual import run
 
-from berth.control.queue import Backoff, Queue
+from berth.backoff import Backoff
+from berth.control.queue import Queue
 
 
 @dataclass

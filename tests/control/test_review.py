@@ -89,6 +89,18 @@ def test_a_deleted_object_comes_as_the_old_one() -> None:
         (body_of(object={"metadata": {"name": 1}}), "no complete request"),
         (body_of(object={"metadata": {"annotations": {"a": 1}}}), "no complete request"),
         (body_of(oldObject={"metadata": {"labels": ["a"]}}), "no complete request"),
+        (body_of(object={"metadata": {"finalizers": "b1"}}), "no complete request"),
+        (body_of(object={"metadata": {"finalizers": [1]}}), "no complete request"),
+        (body_of(object={"metadata": {"ownerReferences": ["b1"]}}), "no complete request"),
+        (body_of(uid="u" * 300), "no complete request"),
+        (body_of(kind={"group": 7, "kind": "Box"}), "no complete request"),
+        (body_of(userInfo=["ann"]), "no complete request"),
+        (body_of(userInfo={"username": {"a": 1}}), "no complete request"),
+        (body_of(userInfo={"username": "ann", "groups": "abc"}), "no complete request"),
+        (body_of(userInfo={"username": "ann", "extra": 5}), "no complete request"),
+        (body_of(userInfo={"username": "ann", "extra": {"a": "b"}}), "no complete request"),
+        (b"[" + b"1," * 600_001 + b"1]", "more parts than any object"),
+        (b"[" * 600_001, "more parts than any object"),
         (body_of(object={"metadata": {"name": "b1", "namespace": "theirs"}}), "namespace of the object is"),
         (body_of(object={"metadata": {"name": "b2"}}), "name of the object is not that of the request"),
         (body_of(oldObject={"metadata": {"namespace": "theirs"}}), "namespace of the oldObject is"),
@@ -180,6 +192,16 @@ def test_values_of_any_size_and_type_can_be_told() -> None:
         "Invalid value: 340282366920938463463374607431768211456: too many"
         in faults.answer(review_of()).message
     )
+
+
+def test_a_long_value_is_told_by_its_beginning() -> None:
+    faults = Faults()
+    faults.add(f"spec.{'p' * 500}", "v" * 500, f"no {'t' * 500}")
+    faults.add("spec.entry", {"start": "v" * 500}, "is odd")
+    answer = faults.answer(review_of())
+    for told in (answer.message, str(answer.causes)):
+        assert not [letter for letter in "pvt" if letter * 201 in told]
+        assert f"{'v' * 180}" in told
 
 
 def test_a_core_kind_has_no_dot() -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from berth.devcluster import archive
 from berth.devcluster.binaries import Binaries, Places
-from berth.devcluster.cache import Cache
+from berth.devcluster.cache import BinaryCache
 from berth.devcluster.programs import CORE
 from berth.devcluster.progress import Step
 
@@ -39,11 +39,11 @@ class Informers:
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def publish(self, content: bytes) -> archive.Source:
+    def publish(self, content: bytes) -> archive.ArchiveSource:
         """The archive with its checksum beside it, as the official server has both; and as we know it."""
         digest = hashlib.sha512(content).hexdigest()
         self.files = {"/e.tar.gz": content, "/e.tar.gz.sha512": f"{digest}  e.tar.gz\n".encode()}
-        return archive.Source(self.address, digest)
+        return archive.ArchiveSource(self.address, digest)
 
     async def serve(self, request: web.Request) -> web.Response:
         if request.path not in self.files:
@@ -65,7 +65,7 @@ async def mirror() -> AsyncIterator[Informers]:
 
 
 async def test_the_three_programs_are_taken_from_the_archive(mirror: Informers, tmp_path: Path) -> None:
-    places = Places(None, "", Cache(tmp_path, mirror.publish(ENVTEST)))
+    places = Places(None, "", BinaryCache(tmp_path, mirror.publish(ENVTEST)))
     steps: list[Step] = []
 
     binaries = await Binaries.prepare(CORE, steps.append, places)
@@ -110,7 +110,7 @@ async def test_an_archive_whose_checksum_nobody_knows_is_not_even_asked_for(
     mirror.publish(ENVTEST)
     steps: list[Step] = []
 
-    assert await archive.fetch(archive.Source(mirror.address, ""), tmp_path, CORE, steps.append) == []
+    assert await archive.fetch(archive.ArchiveSource(mirror.address, ""), tmp_path, CORE, steps.append) == []
     told = "no checksum of the envtest archive is known (BERTH_ENVTEST_SHA512), building instead"
     assert steps == [Step(told)]
 
@@ -119,8 +119,10 @@ async def test_an_archive_that_cannot_be_had_is_passed_over(mirror: Informers, t
     steps: list[Step] = []
 
     known = "0" * 128
-    assert await archive.fetch(archive.Source(mirror.address, known), tmp_path, CORE, steps.append) == []
-    away = archive.Source("http://127.0.0.1:9/e.tar.gz", known)
+    assert (
+        await archive.fetch(archive.ArchiveSource(mirror.address, known), tmp_path, CORE, steps.append) == []
+    )
+    away = archive.ArchiveSource("http://127.0.0.1:9/e.tar.gz", known)
     assert await archive.fetch(away, tmp_path, CORE, steps.append) == []
     assert steps == [Step("the envtest archive cannot be had, building instead")] * 2
 
@@ -138,5 +140,5 @@ def test_the_address_is_the_official_one_unless_the_setting_names_another() -> N
 async def test_an_empty_address_switches_it_off(tmp_path: Path) -> None:
     steps: list[Step] = []
 
-    assert await archive.fetch(archive.Source("", "0"), tmp_path, CORE, steps.append) == []
+    assert await archive.fetch(archive.ArchiveSource("", "0"), tmp_path, CORE, steps.append) == []
     assert steps == []

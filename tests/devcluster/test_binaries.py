@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from berth.devcluster.binaries import Binaries, Places
-from berth.devcluster.cache import Cache
+from berth.devcluster.cache import BinaryCache
 from berth.devcluster.programs import PROGRAMS
 from berth.errors import UserError
 
@@ -23,7 +23,7 @@ class World:
 
     @property
     def places(self) -> Places:
-        return Places(self.root / "assets", str(self.root / "path"), Cache(self.root / "cache"))
+        return Places(self.root / "assets", str(self.root / "path"), BinaryCache(self.root / "cache"))
 
     def put(self, place: str, says: str, name: str = "kubectl") -> Path:
         file = self.root / place / name

@@ -15,7 +15,7 @@ import pytest
 
 from berth.devcluster import gotool
 from berth.devcluster.binaries import Binaries, Places
-from berth.devcluster.cache import MAKING, Cache
+from berth.devcluster.cache import MAKING, BinaryCache
 from berth.devcluster.programs import PROGRAMS, Module, Program
 from berth.devcluster.progress import Step
 from berth.errors import UserError
@@ -65,7 +65,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    return Places(None, "", Cache(tmp_path / "cache"))
+    return Places(None, "", BinaryCache(tmp_path / "cache"))
 
 
 @pytest.mark.usefixtures("proxy")

@@ -15,7 +15,7 @@ import pytest
 from tests.support.cluster import Kubectl, KubectlFailed, make_namespace
 from tests.support.processes import is_alive, mentioning, wait_until
 
-from berth.devcluster import DevCluster, Options, ports
+from berth.devcluster import ClusterOptions, DevCluster, ports
 from berth.errors import Unreachable, UserError
 
 pytestmark = pytest.mark.cluster
@@ -114,7 +114,7 @@ async def test_two_stand_side_by_side_and_know_nothing_of_each_other(cluster: De
 
 
 async def test_a_given_directory_is_found_again_with_its_data_and_address(tmp_path: Path) -> None:
-    options = Options(directory=tmp_path / "kept", durable=True)
+    options = ClusterOptions(directory=tmp_path / "kept", durable=True)
     async with DevCluster(options) as first:
         url, name = first.api_url, await make_namespace(first)
         with pytest.raises(UserError, match="in use by a running dev cluster"):
@@ -166,7 +166,7 @@ async def test_a_stopped_api_server_does_not_answer_and_a_started_one_does(clust
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
-    options = Options(directory=tmp_path / "cancelled")
+    options = ClusterOptions(directory=tmp_path / "cancelled")
     task = asyncio.ensure_future(DevCluster(options).start())
     assert await asyncio.to_thread(wait_until, lambda: mentioning(str(tmp_path)) != [])
     task.cancel()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.cluster import Kubectl
 
-from berth.devcluster.cache import Cache
+from berth.devcluster.cache import BinaryCache
 from berth.devcluster.crds import cluster_api_crds
 from berth.errors import UserError
 
@@ -16,7 +16,7 @@ def test_what_was_not_prepared_is_told(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"Cluster API's CRD ipam.* is not there: run `berth devcluster prepare`"
     ):
-        cluster_api_crds(cache=Cache(tmp_path))
+        cluster_api_crds(cache=BinaryCache(tmp_path))
 
 
 @pytest.mark.cluster

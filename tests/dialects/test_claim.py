@@ -1,4 +1,4 @@
-"""The shared claim life without a control plane: what is taken in memory is never forgotten there."""
+"""The claim reconciler without a control plane: what is taken in memory is never forgotten there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from berth.control.cache import Cache
 from berth.control.events import Recorder
-from berth.dialects.claim import ClaimBook, ClaimLife, Serve
+from berth.control.informers import Informer, WatchSpec
+from berth.control.outcome import DONE, Outcome
+from berth.dialects.claim import Ask, ClaimHandler, ClaimKind, ClaimReconciler, Plan, Serve
 from berth.dialects.pool import Desk
 from berth.errors import Unreachable
 from berth.kube.client import Client
@@ -32,36 +34,38 @@ class Silent:
 class Book:
     """One claim that wishes for one address of a pool of two."""
 
-    dialect = "metal3"
-    announces = False
-    finalizer = "example.org/held"
-    guard_status = False
-    resource = Resource("example.org", "v1", "Claim", "claims")
+    kind = ClaimKind("metal3", "example.org/held", announces=False)
 
     def __init__(self) -> None:
         self.cache = Cache()
-        self.cache.observe({"kind": "Claim", "metadata": {"name": "c", "namespace": "default", "uid": "u"}})
+        watched = WatchSpec((Resource("example.org", "v1", "Claim", "claims"),))
+        self.informer = Informer(watched, self.cache, cast(Client, Silent()))
+        self.cache.put({"kind": "Claim", "metadata": {"name": "c", "namespace": "default", "uid": "u"}})
         self.desk = Desk(Pool("default/pool", (parse_block("10.0.0.0/31").range,)), lambda ref: None)
         self.pin: Block | None = ONE
 
-    def stance(self, claim: Any) -> Serve:
-        return Serve(Claim("c", pin=self.pin), (self.desk,))
+    async def plan(self, claim: Any) -> Plan:
+        return Serve((Ask(Claim("c", pin=self.pin), (self.desk,)),))
 
-    def forget(self, ref: Ref) -> None: ...
+    def marks(self, claim: Any, blocks: tuple[Block, ...]) -> list[Any]:
+        return []
+
+    async def gone(self, ref: Ref) -> Outcome:
+        return DONE
 
     @property
     def taken(self) -> tuple[Block, ...]:
         return self.desk.space.leases_of("c")
 
 
-async def look(book: Book, life: ClaimLife) -> None:
+async def look(book: Book, life: ClaimReconciler) -> None:
     with pytest.raises(Unreachable):
         await life.reconcile(CLAIM)
 
 
-def living(book: Book) -> ClaimLife:
+def living(book: Book) -> ClaimReconciler:
     unheard = cast(Recorder, None)  # nothing is said before the claim is held
-    return ClaimLife(cast(ClaimBook, book), cast(Client, Silent()), unheard, Metrics())
+    return ClaimReconciler(cast(ClaimHandler, book), unheard, Metrics())
 
 
 async def test_what_was_taken_for_a_wish_is_free_when_the_wish_is_another() -> None:
@@ -92,6 +96,6 @@ async def test_a_claim_that_went_leaves_nothing_taken() -> None:
     book = Book()
     life = living(book)
     await look(book, life)
-    book.cache.bury(book.cache.get("default", "c") or {})
+    book.cache.forget_deleted(book.cache.get("default", "c") or {})
     await life.reconcile(CLAIM)
     assert book.desk.space.is_free(ONE)

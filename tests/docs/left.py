@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.store.test_mongo import KEY, START, exported
 from tests.support import metal3, vip
+from tests.support.mongo import KEY, START, exported
 from tests.support.operator import crds_of, install
 from tests.support.upstreams import EACH, PLACE, leave_kubipam, leave_metal3, leave_vip
 

@@ -144,4 +144,5 @@ BESIDE: tuple[Row, ...] = (
     ),
     beside("T36 vitistack", "Services edited while they go", 5000, ATTACKS + "tenant_services -k t36"),
     beside("T38 api", "mounted files change, vanish, half written", 1000, API_FAULTS + "files -k t38"),
+    beside("T45 api", "killed during a backup, both stores", 2000, API_FAULTS + "kills -k t45"),
 )

@@ -15,10 +15,11 @@ from berth import log
 from berth.control.informers import Informers
 from berth.control.leader import Elector
 from berth.control.outcome import DONE, Outcome
-from berth.dialects.claim import ClaimLife, Release, Stance
+from berth.dialects.claim import ClaimReconciler, Plan, Release
 from berth.dialects.kubipam.kinds import RANGE
-from berth.dialects.metal3.claims import Book
+from berth.dialects.metal3.claims import PoolClaimHandler
 from berth.dialects.metal3.leases import Leases
+from berth.dialects.metal3.release import Returns
 from berth.dialects.metal3.translate import PoolSpec, address_name
 from berth.errors import Unreachable
 from berth.kube import watch
@@ -103,37 +104,39 @@ def _serve_at_once() -> None:
 def _collect_by_name() -> None:
     """A claim of this name is gone: so is every address that was taken under the name."""
 
-    async def clean_up(self: Book, ref: Ref) -> None:
-        for record in self.leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
-            await self.leases.collect(record)
+    async def clean_up(self: Returns, ref: Ref) -> None:
+        for record in self._leases.kept.cache.by("holder", f"{ref.kind}/{ref.namespace}/{ref.name}"):
+            await self._leases.collect(record)
 
-    put(Book, "clean_up", clean_up)
+    put(Returns, "clean_up", clean_up)
 
 
 @plant("release in DELETE")
 def _release_at_once() -> None:
     """Deletion was asked for: the address is free, whoever still holds the claim."""
 
-    def going(self: Book, claim: Object) -> Stance:
+    def going(self: PoolClaimHandler, claim: Object) -> Plan:
         return Release()
 
-    put(Book, "_going", going)
+    put(PoolClaimHandler, "_going", going)
 
 
 @plant("late finalizer")
 def _hold_late() -> None:
     """The lease is written first, the claim held afterwards."""
-    hold, report = ClaimLife._hold, ClaimLife._report_bound
+    hold, report = ClaimReconciler._hold, ClaimReconciler._report
 
-    async def later(self: ClaimLife, claim: Object) -> Object:
+    async def later(self: ClaimReconciler, claim: Object, blocks: tuple[Block, ...]) -> Object:
         return claim
 
-    async def then_hold(self: ClaimLife, claim: Object, ref: Ref, bound: Any) -> None:
-        await report(self, claim, ref, bound)
-        await hold(self, self._book.cache.get(ref.namespace, ref.name) or claim)
+    async def then_hold(self: ClaimReconciler, claim: Object, ref: Ref, got: Any, refused: Any) -> Outcome:
+        outcome = await report(self, claim, ref, got, refused)
+        written = self._informer.cache.get(ref.namespace, ref.name) or claim
+        await hold(self, written, tuple(one.block for one in got))
+        return outcome
 
-    put(ClaimLife, "_hold", later)
-    put(ClaimLife, "_report_bound", then_hold)
+    put(ClaimReconciler, "_hold", later)
+    put(ClaimReconciler, "_report", then_hold)
 
 
 @plant("undo on timeout")
@@ -198,12 +201,12 @@ def _log_bodies() -> None:
 @plant("errors are final")
 def _give_up() -> None:
     """An error of one claim ends the work on it for good."""
-    reconcile = ClaimLife.reconcile
+    reconcile = ClaimReconciler.reconcile
 
-    async def once(self: ClaimLife, ref: Ref) -> Outcome:
+    async def once(self: ClaimReconciler, ref: Ref) -> Outcome:
         try:
             return await reconcile(self, ref)
         except Exception:
             return DONE
 
-    put(ClaimLife, "reconcile", once)
+    put(ClaimReconciler, "reconcile", once)

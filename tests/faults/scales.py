@@ -15,9 +15,8 @@ from tests.faults.plants import put
 from berth.dialects.kubipam import reconcile as kubipam
 from berth.dialects.kubipam.orphans import Audit
 from berth.dialects.metal3 import reconcile as metal3
-from berth.dialects.metal3.orphans import Pace
+from berth.dialects.orphans import Pace
 from berth.dialects.vip import reconcile as vip
-from berth.dialects.vip.orphans import Rules
 from berth.kube import watch
 
 GRACE_SECONDS = 5.0
@@ -33,7 +32,7 @@ def _scale_grace() -> None:
     """A deletion can win against the finalizer that is just being stored; whoever is killed then leaves an
     address to the janitors, who wait for minutes."""
     put(metal3, "Pace", lambda *_: Pace(1.0, GRACE_SECONDS))
-    put(vip, "Rules", partial(Rules, every_seconds=1.0, grace_seconds=GRACE_SECONDS))
+    put(vip, "PACE", Pace(1.0, GRACE_SECONDS))
     hasty = partial(replace, every_seconds=1.0, grace_seconds=GRACE_SECONDS)
     put(kubipam, "Audit", lambda one, two, three, pace: Audit(one, two, three, hasty(pace)))
 

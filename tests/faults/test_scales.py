@@ -14,7 +14,7 @@ from berth.dialects.metal3 import reconcile as metal3
 from berth.dialects.vip import reconcile as vip
 
 KNOWN[HASTY_JANITORS]()
-assert vip.Rules(classes=("",)).grace_seconds == GRACE_SECONDS
+assert vip.PACE.grace_seconds == GRACE_SECONDS
 assert metal3.Pace().grace_seconds == GRACE_SECONDS
 """
 

@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from berth.kube.auth import Credentials
-from berth.kube.http.tls import Trust
-from berth.kube.identity import Fixed, Identity
+from berth.kube.http.tls import ServerTrust
+from berth.kube.identity import ClientIdentity, Fixed
 from berth.kube.kubeconfig import Context
 from berth.kube.resource import Resource
 
@@ -62,8 +62,8 @@ class Server:
     connections: int = 0
     port: int = 0
 
-    def credentials(self, identity: Identity | None = None) -> Credentials:
-        return Credentials(Context(f"http://127.0.0.1:{self.port}", Trust(), identity or Fixed()))
+    def credentials(self, identity: ClientIdentity | None = None) -> Credentials:
+        return Credentials(Context(f"http://127.0.0.1:{self.port}", ServerTrust(), identity or Fixed()))
 
     @property
     def tokens(self) -> list[str]:

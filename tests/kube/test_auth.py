@@ -18,8 +18,8 @@ from berth.errors import Unreachable, UserError
 from berth.kube import auth
 from berth.kube.auth import Credentials
 from berth.kube.client import Client
-from berth.kube.http.tls import ClientCertificate, Pem, Trust
-from berth.kube.identity import Fixed, Proof, TokenFile
+from berth.kube.http.tls import ClientCertificate, Pem, ServerTrust
+from berth.kube.identity import BearerTokenFile, Fixed, Proof
 from berth.kube.kubeconfig import Context
 
 FOUND = answer(200, configmap("a", 1))
@@ -81,7 +81,7 @@ def test_a_service_account_names_its_namespace(tmp_path: Path) -> None:
     (tmp_path / "namespace").write_text("team\n")
     context = auth.in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
     assert (context.namespace, context.server) == ("team", "https://10.0.0.1:443")
-    assert context.identity == TokenFile(tmp_path / "token")
+    assert context.identity == BearerTokenFile(tmp_path / "token")
 
 
 # Tokens that are rotated
@@ -91,7 +91,7 @@ async def test_a_rotated_token_is_used_after_ten_seconds(tmp_path: Path) -> None
     file, time = tmp_path / "token", Time()
     file.write_text("one\n")
     async with scripted(*[FOUND] * 3) as server:
-        context = Context(f"http://127.0.0.1:{server.port}", Trust(), TokenFile(file, clock=time))
+        context = Context(f"http://127.0.0.1:{server.port}", ServerTrust(), BearerTokenFile(file, clock=time))
         async with Client(Credentials(context, clock=time)) as client:
             await client.get(CONFIGMAPS, "a", "default")
             file.write_text("two\n")
@@ -105,7 +105,7 @@ async def test_a_rotated_token_is_used_at_once_after_a_401(tmp_path: Path) -> No
     file = tmp_path / "token"
     file.write_text("one")
     script = [FOUND, refusal(401, "Unauthorized"), FOUND]
-    identity = TokenFile(file)
+    identity = BearerTokenFile(file)
     async with scripted(*script) as server, Client(server.credentials(identity)) as client:
         await client.get(CONFIGMAPS, "a", "default")
         file.write_text("two")
@@ -116,7 +116,9 @@ async def test_a_rotated_token_is_used_at_once_after_a_401(tmp_path: Path) -> No
 async def test_a_token_file_that_is_away_for_a_moment_does_not_stop_us(tmp_path: Path) -> None:
     file, time = tmp_path / "token", Time()
     file.write_text("one")
-    credentials = Credentials(Context("http://x", Trust(), TokenFile(file, clock=time)), clock=time)
+    credentials = Credentials(
+        Context("http://x", ServerTrust(), BearerTokenFile(file, clock=time)), clock=time
+    )
     await credentials.renew()
     file.unlink()
     time.now += 11
@@ -137,27 +139,27 @@ async def test_a_token_file_that_is_no_good_from_the_start_is_one_sentence(
     if content is not None:
         (tmp_path / "token").write_bytes(content)
     with pytest.raises(UserError, match=sentence):
-        await TokenFile(tmp_path / "token").prove()
+        await BearerTokenFile(tmp_path / "token").prove()
 
 
 # TLS
 
 
-def client_of(server: str, trust: Trust, identity: Fixed | None = None, name: str = "") -> Client:
+def client_of(server: str, trust: ServerTrust, identity: Fixed | None = None, name: str = "") -> Client:
     return Client(Credentials(Context(server, trust, identity or Fixed(), server_name=name)))
 
 
 async def test_the_clusters_authority_vouches_for_the_server(tmp_path: Path) -> None:
     authority = Authority()
     async with scripted(FOUND, tls=authority.server(tmp_path, "127.0.0.1")) as server:
-        trust = Trust(Pem(data=authority.pem))
+        trust = ServerTrust(Pem(data=authority.pem))
         async with client_of(f"https://127.0.0.1:{server.port}", trust) as client:
             assert await client.get(CONFIGMAPS, "a", "default") == configmap("a", 1)
 
 
 async def test_a_server_of_another_authority_is_one_sentence(tmp_path: Path) -> None:
     async with scripted(tls=Authority().server(tmp_path, "127.0.0.1")) as server:
-        trust = Trust(Pem(data=Authority("other").pem))
+        trust = ServerTrust(Pem(data=Authority("other").pem))
         async with client_of(f"https://127.0.0.1:{server.port}", trust) as client:
             with pytest.raises(UserError) as caught:
                 await client.check()
@@ -170,7 +172,7 @@ async def test_a_certificate_for_another_name_is_refused_unless_that_name_is_ask
     tmp_path: Path,
 ) -> None:
     authority = Authority()
-    trust = Trust(Pem(data=authority.pem))
+    trust = ServerTrust(Pem(data=authority.pem))
     async with scripted(FOUND, FOUND, tls=authority.server(tmp_path, "api.test")) as server:
         address = f"https://127.0.0.1:{server.port}"
         async with client_of(address, trust) as client:
@@ -178,7 +180,7 @@ async def test_a_certificate_for_another_name_is_refused_unless_that_name_is_ask
                 await client.get(CONFIGMAPS, "a", "default")
         async with client_of(address, trust, name="api.test") as client:
             await client.get(CONFIGMAPS, "a", "default")
-        async with client_of(address, Trust(insecure=True)) as client:
+        async with client_of(address, ServerTrust(insecure=True)) as client:
             await client.get(CONFIGMAPS, "a", "default")
 
 
@@ -193,7 +195,7 @@ async def test_we_prove_ourselves_with_a_certificate(tmp_path: Path, in_line: bo
         mine = ClientCertificate(Pem(file=files[0]), Pem(file=files[1]))
     async with scripted(FOUND, tls=authority.server(tmp_path, "127.0.0.1", clients=True)) as server:
         identity = Fixed(Proof(certificate=mine))
-        trust = Trust(Pem(data=authority.pem))
+        trust = ServerTrust(Pem(data=authority.pem))
         async with client_of(f"https://127.0.0.1:{server.port}", trust, identity) as client:
             await client.get(CONFIGMAPS, "a", "default")
 
@@ -204,7 +206,7 @@ async def test_a_replaced_certificate_file_makes_new_connections_and_nothing_els
     authority, time = Authority(), Time()
     certificate, key = authority.issue("me").write(tmp_path, "me")
     mine = ClientCertificate(Pem(file=certificate), Pem(file=key))
-    context = Context("https://x", Trust(Pem(data=authority.pem)), Fixed(Proof(certificate=mine)))
+    context = Context("https://x", ServerTrust(Pem(data=authority.pem)), Fixed(Proof(certificate=mine)))
     credentials = Credentials(context, clock=time)
     first = await credentials.renew()
     time.now += 11
@@ -218,14 +220,14 @@ async def test_a_replaced_certificate_file_makes_new_connections_and_nothing_els
 @pytest.mark.parametrize(
     ("trust", "mine", "sentence"),
     [
-        (Trust(Pem(data=b"no pem")), None, "certificate-authority-data: it is not PEM"),
-        (Trust(Pem(data=b"")), ClientCertificate(Pem(data=b"x"), Pem(data=b"y")), "belong together"),
-        (Trust(Pem(file=Path("/none/ca.crt"))), None, "Cannot read /none/ca.crt: No such file"),
-        (Trust(), ClientCertificate(Pem(file=Path("/none/me.crt"))), "Cannot read /none/me.crt"),
+        (ServerTrust(Pem(data=b"no pem")), None, "certificate-authority-data: it is not PEM"),
+        (ServerTrust(Pem(data=b"")), ClientCertificate(Pem(data=b"x"), Pem(data=b"y")), "belong together"),
+        (ServerTrust(Pem(file=Path("/none/ca.crt"))), None, "Cannot read /none/ca.crt: No such file"),
+        (ServerTrust(), ClientCertificate(Pem(file=Path("/none/me.crt"))), "Cannot read /none/me.crt"),
     ],
 )
 async def test_certificates_that_cannot_be_used_are_one_sentence(
-    trust: Trust, mine: ClientCertificate | None, sentence: str
+    trust: ServerTrust, mine: ClientCertificate | None, sentence: str
 ) -> None:
     identity = Fixed(Proof(certificate=mine or ClientCertificate()))
     with pytest.raises(UserError, match=sentence):
@@ -236,7 +238,7 @@ async def test_a_certificate_file_being_replaced_keeps_the_old_proof(tmp_path: P
     time = Time()
     certificate, key = Authority().issue("me").write(tmp_path, "me")
     mine = ClientCertificate(Pem(file=certificate), Pem(file=key))
-    credentials = Credentials(Context("https://x", Trust(), Fixed(Proof(certificate=mine))), clock=time)
+    credentials = Credentials(Context("https://x", ServerTrust(), Fixed(Proof(certificate=mine))), clock=time)
     first = await credentials.renew()
     key.unlink()
     key.symlink_to("x" * 300)  # neither there nor missing: looking at it is an error
@@ -254,14 +256,14 @@ async def test_an_encrypted_key_is_one_sentence_and_no_question_at_the_terminal(
     )
     mine = ClientCertificate(Pem(data=pair.certificate), Pem(data=locked))
     with pytest.raises(UserError, match="unencrypted"):
-        await Credentials(Context("https://x", Trust(), Fixed(Proof(certificate=mine)))).renew()
+        await Credentials(Context("https://x", ServerTrust(), Fixed(Proof(certificate=mine)))).renew()
 
 
 async def test_a_key_given_in_line_never_touches_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/none")  # nor does a full or read-only one matter
     pair = Authority().issue("me")
     mine = ClientCertificate(Pem(data=pair.certificate), Pem(data=pair.key))
-    await Credentials(Context("https://x", Trust(), Fixed(Proof(certificate=mine)))).renew()
+    await Credentials(Context("https://x", ServerTrust(), Fixed(Proof(certificate=mine)))).renew()
 
 
 # No API server
@@ -270,14 +272,14 @@ async def test_a_key_given_in_line_never_touches_a_disk(monkeypatch: pytest.Monk
 async def test_no_server_is_one_sentence() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: nobody can be there
-        async with client_of(f"http://127.0.0.1:{taken.getsockname()[1]}", Trust()) as client:
+        async with client_of(f"http://127.0.0.1:{taken.getsockname()[1]}", ServerTrust()) as client:
             sentence = r"^No API server can be reached at http://\S+: connection refused\.$"
             with pytest.raises(UserError, match=sentence):
                 await client.check()
 
 
 async def test_a_name_that_does_not_exist_is_one_sentence() -> None:
-    async with client_of("https://api.invalid", Trust()) as client:
+    async with client_of("https://api.invalid", ServerTrust()) as client:
         with pytest.raises(UserError, match="its name cannot be resolved"):
             await client.check()
 
@@ -296,7 +298,7 @@ async def test_a_server_that_speaks_no_tls_is_one_sentence() -> None:
 
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with client_of(f"https://127.0.0.1:{port}", Trust()) as client:
+        async with client_of(f"https://127.0.0.1:{port}", ServerTrust()) as client:
             with pytest.raises(UserError, match="TLS could not be agreed"):
                 await client.check()
 

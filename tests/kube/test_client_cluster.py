@@ -23,7 +23,7 @@ from tests.support.eventually import eventually
 
 from berth import errors, log
 from berth.control.cache import Cache
-from berth.devcluster import DevCluster, Options
+from berth.devcluster import ClusterOptions, DevCluster
 from berth.kube import auth, meta, patch
 from berth.kube.client import Client, PatchKind
 from berth.kube.resource import Resource
@@ -240,7 +240,10 @@ async def test_lists_come_in_pages_filtered_and_with_their_kind(client: Client, 
 async def test_a_continue_token_that_expires_on_the_way_costs_nothing_but_time() -> None:
     """The server compacts its store every second and has no cache to page from."""
     flags = ("--etcd-compaction-interval=1s", "--watch-cache=false")
-    async with DevCluster(Options(apiserver_flags=flags)) as own, Client(auth.load(own.kubeconfig)) as client:
+    async with (
+        DevCluster(ClusterOptions(apiserver_flags=flags)) as own,
+        Client(auth.load(own.kubeconfig)) as client,
+    ):
         for number in range(4):
             await client.create(CONFIGMAPS, configmap(f"c{number}"), "default")
         path = CONFIGMAPS.path("default")

@@ -25,7 +25,7 @@ from tests.kube.talking import talking
 from berth import errors
 from berth.kube.auth import Credentials
 from berth.kube.client import Client
-from berth.kube.http.tls import Pem, Trust
+from berth.kube.http.tls import Pem, ServerTrust
 from berth.kube.identity import Fixed
 from berth.kube.kubeconfig import Context
 
@@ -153,7 +153,7 @@ async def test_a_write_whose_connection_took_its_time_is_checked_again_before_it
     tls = authority.server(tmp_path, "127.0.0.1")
     tls.sni_callback = lose  # called in the middle of the handshake
     async with scripted(answer(201, configmap("a", 1)), tls=tls) as server:
-        context = Context(f"https://127.0.0.1:{server.port}", Trust(Pem(data=authority.pem)), Fixed())
+        context = Context(f"https://127.0.0.1:{server.port}", ServerTrust(Pem(data=authority.pem)), Fixed())
         async with Client(Credentials(context), guard=guard) as client:
             with pytest.raises(errors.NotLeader):
                 await client.create(CONFIGMAPS, configmap("a", 0))

@@ -11,7 +11,7 @@ import yaml
 
 from berth.errors import UserError
 from berth.kube import kubeconfig
-from berth.kube.identity import Fixed, TokenFile
+from berth.kube.identity import BearerTokenFile, Fixed
 from berth.kube.kubeconfig import Context
 from berth.kube.plugin import Plugin
 
@@ -57,7 +57,7 @@ def test_user_and_password_become_a_basic_header(tmp_path: Path) -> None:
 
 def test_a_token_file_counts_from_its_kubeconfig(tmp_path: Path) -> None:
     context = read(tmp_path, config({"tokenFile": "token"}))
-    assert isinstance(context.identity, TokenFile)
+    assert isinstance(context.identity, BearerTokenFile)
     assert context.identity.path == tmp_path / "0" / "token"
 
 

@@ -54,7 +54,6 @@ def test_an_edit_leaves_the_object_it_was_given_as_it_was() -> None:
     meta.with_finalizer(obj, "b")
     meta.with_labels(obj, {"l": "2"})
     meta.with_annotations(obj, {"n": None})
-    meta.with_owner(obj, meta.owner_reference(thing()))
     assert obj == before
 
 
@@ -78,16 +77,10 @@ def test_an_owner_reference_carries_identity_and_flags() -> None:
 
 
 def test_an_owner_is_known_by_its_uid() -> None:
-    owned = meta.with_owner(thing(uid="u2"), meta.owner_reference(thing()))
+    owned = thing(uid="u2", ownerReferences=[meta.owner_reference(thing())])
     assert meta.is_owned_by(owned, "u1")
     assert not meta.is_owned_by(owned, "u9")
-    assert meta.controller_of(owned) is None
-    assert meta.with_owner(owned, meta.owner_reference(thing())) is owned
-    promoted = meta.with_owner(owned, meta.owner_reference(thing(), controller=True))
-    assert len(meta.owners(promoted)) == 1
-    assert meta.controller_of(promoted) == meta.owner_reference(thing(), controller=True)
-    assert meta.owners(meta.without_owner(promoted, "u1")) == []
-    assert meta.without_owner(promoted, "u9") is promoted
+    assert not meta.is_owned_by(thing(), "u1")
 
 
 def test_a_condition_is_put_in_by_its_type_and_others_keep_their_place() -> None:
@@ -138,6 +131,4 @@ def test_times_are_written_in_utc(at: datetime, text: str) -> None:
 
 
 def test_micro_times_keep_their_fraction() -> None:
-    at = NOON.replace(microsecond=123456)
-    assert meta.micro_timestamp(at) == "2025-06-23T12:00:00.123456Z"
-    assert meta.parse_timestamp(meta.micro_timestamp(at)) == at
+    assert meta.parse_timestamp("2025-06-23T12:00:00.123456Z") == NOON.replace(microsecond=123456)

@@ -15,7 +15,7 @@ import pytest
 
 from berth.errors import UserError
 from berth.kube.auth import Credentials
-from berth.kube.http.tls import Trust
+from berth.kube.http.tls import ServerTrust
 from berth.kube.kubeconfig import Context
 from berth.kube.plugin import VERSIONS, Plugin
 
@@ -83,7 +83,7 @@ async def test_a_relative_command_counts_from_the_kubeconfig_and_a_bare_one_from
 async def test_the_program_is_run_again_only_when_its_word_is_over(tmp_path: Path) -> None:
     now = 0.0
     script = f"echo run >> {tmp_path}/runs\necho '{credential(token='t')}'"
-    context = Context("http://x", Trust(), Plugin(str(program(tmp_path, script))))
+    context = Context("http://x", ServerTrust(), Plugin(str(program(tmp_path, script))))
     credentials = Credentials(context, clock=lambda: now)
     access = await credentials.renew()
     assert credentials.access() is access

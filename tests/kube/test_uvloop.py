@@ -14,7 +14,7 @@ from tests.kube.scripted import CONFIGMAPS, STREAM_HEAD, answer, configmap, cut,
 from berth.errors import Unreachable
 from berth.kube.auth import Credentials
 from berth.kube.client import Client
-from berth.kube.http.tls import Pem, Trust
+from berth.kube.http.tls import Pem, ServerTrust
 from berth.kube.identity import Fixed
 from berth.kube.kubeconfig import Context
 
@@ -31,7 +31,9 @@ def test_requests_over_tls_reuse_their_connection(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with scripted(*[FOUND] * 3, tls=tls) as server:
-            context = Context(f"https://127.0.0.1:{server.port}", Trust(Pem(data=authority.pem)), Fixed())
+            context = Context(
+                f"https://127.0.0.1:{server.port}", ServerTrust(Pem(data=authority.pem)), Fixed()
+            )
             async with Client(Credentials(context)) as client:
                 for _ in range(3):
                     await client.get(CONFIGMAPS, "a", "default")

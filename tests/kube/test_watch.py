@@ -65,8 +65,8 @@ class Notes:
     def replace(self, items: list[dict[str, Any]], resource_version: str) -> None:
         self._note(f"replace {resource_version} {_names(items)}")
 
-    def restart(self, items: list[dict[str, Any]], resource_version: str) -> None:
-        self._note(f"restart {resource_version} {_names(items)}")
+    def reset(self, items: list[dict[str, Any]], resource_version: str) -> None:
+        self._note(f"reset {resource_version} {_names(items)}")
 
     def apply(self, type: str, obj: dict[str, Any]) -> None:
         self._note(f"{type} {obj['metadata']['name']}")
@@ -295,21 +295,21 @@ async def test_two_streams_without_progress_mean_a_new_list(empty: Reply) -> Non
 async def test_an_event_whose_version_goes_back_restarts_the_sink() -> None:
     back = silence(stream(bookmark(9), change("MODIFIED", configmap("a", 7))))
     async with reflecting(LIST, back, answer(200, listing(11, B))) as run:
-        await run.notes.reach("replace 5 a", "restart 11 b")
+        await run.notes.reach("replace 5 a", "reset 11 b")
         await run.asked_for("list", "watch 5", "list", "watch 11")
 
 
 async def test_a_store_whose_version_went_back_while_we_were_cut_off_restarts_the_sink() -> None:
     script = [LIST, cut(stream(bookmark(9))), answer(200, listing(2)), answer(200, listing(2, B))]
     async with reflecting(*script) as run:
-        await run.notes.reach("replace 5 a", "restart 2 b")
+        await run.notes.reach("replace 5 a", "reset 2 b")
         await run.asked_for("list", "watch 5", "revision", "list", "watch 2")
 
 
 async def test_a_list_older_than_what_was_seen_restarts_the_sink() -> None:
     script = [LIST, bytes_of(stream(bookmark(9), error_event(410, "Gone"))), answer(200, listing(7, B))]
     async with reflecting(*script) as run:
-        await run.notes.reach("replace 5 a", "restart 7 b")
+        await run.notes.reach("replace 5 a", "reset 7 b")
 
 
 @pytest.mark.parametrize("away", [[cut(), cut()], [refusal(500)], [refusal(503)]])
@@ -352,7 +352,7 @@ async def test_a_version_below_our_own_writes_restarts_the_sink() -> None:
     async with reflecting(
         LIST, end, answer(200, listing(7)), answer(200, listing(7, B)), written=writes
     ) as run:
-        await run.notes.reach("replace 5 a", "restart 7 b")
+        await run.notes.reach("replace 5 a", "reset 7 b")
         await run.asked_for("list", "watch 5", "revision", "list", "watch 7")
 
 

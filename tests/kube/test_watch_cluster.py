@@ -14,7 +14,7 @@ from tests.kube.scripted import CONFIGMAPS
 from tests.kube.waiting import eventually
 
 from berth import errors
-from berth.devcluster import DevCluster, Options
+from berth.devcluster import ClusterOptions, DevCluster
 from berth.kube import auth, meta
 from berth.kube.client import Client
 from berth.kube.watch import WatchSettings, reflect
@@ -35,7 +35,7 @@ class Store:
         self.lists += 1
         self.objects = {item["metadata"]["name"]: item for item in items}
 
-    def restart(self, items: list[dict[str, Any]], resource_version: str) -> None:
+    def reset(self, items: list[dict[str, Any]], resource_version: str) -> None:
         self.restarts += 1
         self.replace(items, resource_version)
 
@@ -176,7 +176,7 @@ async def test_a_version_the_store_has_forgotten_is_listed_again() -> None:
     """The server has no cache and compacts every second; we are cut off until our version is compacted."""
     flags = ("--etcd-compaction-interval=1s", "--watch-cache=false")
     async with (
-        DevCluster(Options(apiserver_flags=flags)) as own,
+        DevCluster(ClusterOptions(apiserver_flags=flags)) as own,
         proxied(own.kubeconfig) as (proxy, through),
         Client(through) as client,
         Client(auth.load(own.kubeconfig)) as direct,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from berth.leasing import Claim, Decision, Grant, Keep, Pool, Reason, Refusal, Space, Strategy, decide
+from berth.leasing import Claim, Decision, Grant, Keep, Pool, Quota, Reason, Refusal, Space, Strategy, decide
 from berth.net import Block, Family, parse_block, parse_range
 
 
@@ -229,3 +229,14 @@ def test_a_claim_for_a_block_after_many_addresses_sees_all_of_them() -> None:
     assert told(ask(spaces, "block", length=25)) == "p 10.0.2.0/25"
     assert told(ask(spaces, "small", length=31)) == "p 10.0.0.130/31"
     assert len(grants_of(spaces[0])) == 132
+
+
+def test_a_quota_refuses_what_is_new_before_anything_else_and_never_what_is_held() -> None:
+    spaces = [Space(pool("p", "10.0.0.0/30", reserved={"mine": "10.0.0.3/32"}))]
+    full, room = Quota(2, 2), Quota(2, 1)
+    assert told(decide(Claim("a", quota=full), spaces)) == "QuotaExceeded"
+    assert told(decide(Claim("a", name="mine", quota=full), spaces)) == "QuotaExceeded"
+    assert told(decide(Claim("a", pin=parse_block("10.9.9.9"), quota=full), spaces)) == "QuotaExceeded"
+    assert told(decide(Claim("a", quota=room), spaces)) == "p 10.0.0.0/32"
+    ask(spaces, "a")
+    assert told(decide(Claim("a", quota=full), spaces)) == "keep p 10.0.0.0/32"

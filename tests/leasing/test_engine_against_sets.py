@@ -219,7 +219,7 @@ class EngineMachine(RuleBasedStateMachine):
         if in_place:
             self.space.edit(pool)
         else:
-            self.space = self.space.with_pool(pool)
+            self.space = Space(pool, self.space.leases())
         self.naive = Naive(pool, self.naive.leases)
 
     @invariant()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from berth.leasing.holders import (
     DAY_MS,
     Entry,
-    HolderReason,
     Identity,
     joined,
     marked,
@@ -21,6 +20,7 @@ from berth.leasing.holders import (
     reserved,
     unmarked,
 )
+from berth.leasing.model import Reason
 
 NOW = 1_000 * DAY_MS
 WEB = Identity("web", "ns", "cluster")
@@ -142,15 +142,13 @@ def test_of_several_addresses_the_active_one_is_kept_then_the_one_kept_longest()
         ([Entry(WEB)], None),
         ([Entry(WEB, expires_at=NOW + 1)], None),
         ([Entry(WEB), Entry(DB, expires_at=NOW)], None),
-        ([Entry(WEB), Entry(DB, expires_at=NOW + 1)], HolderReason.SEVERAL_HOLDERS),
-        ([Entry(DB)], HolderReason.OTHER_HOLDER),
+        ([Entry(WEB), Entry(DB, expires_at=NOW + 1)], Reason.SEVERAL_HOLDERS),
+        ([Entry(DB)], Reason.OTHER_HOLDER),
         ([Entry(DB, expires_at=NOW)], None),
         ([], None),
     ],
 )
-def test_a_secret_is_replaced_by_the_single_living_holder(
-    there: list[Entry], refusal: HolderReason | None
-) -> None:
+def test_a_secret_is_replaced_by_the_single_living_holder(there: list[Entry], refusal: Reason | None) -> None:
     assert replacement_refusal(there, WEB, NOW) is refusal
 
 

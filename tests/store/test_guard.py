@@ -97,10 +97,25 @@ def test_a_restart_during_a_jump_still_notices_it(elapsed: Elapsed) -> None:
     assert guard_at(elapsed).believes(T0 + HOUR, stamp.text()) is None
 
 
-def test_after_a_reboot_only_a_step_back_can_be_told(elapsed: Elapsed) -> None:
+def test_after_a_reboot_a_step_back_is_a_jump_and_time_that_nobody_measured_is_doubted(
+    elapsed: Elapsed,
+) -> None:
     stored = Stamp(T0, 9_000_000, "b0").text()
     assert guard_at(elapsed).believes(T0 - HOUR, stored) is None
-    assert guard_at(elapsed).believes(T0 + HOUR, stored) is not None
+    for forward, doubted in ((1000, 0), (HOUR, HOUR)):
+        stamp = guard_at(elapsed).believes(T0 + forward, stored)
+        assert stamp is not None
+        assert stamp.doubted_ms == doubted
+
+
+def test_what_was_doubted_after_a_reboot_is_over_once_the_clock_is_set_back_by_it(elapsed: Elapsed) -> None:
+    guard = guard_at(elapsed)
+    stamp = guard.believes(T0 + HOUR, Stamp(T0, 9_000_000, "b0").text())
+    assert stamp is not None
+    elapsed.ms += 1000
+    stamp = guard.believes(T0 + 1000, stamp.text())
+    assert stamp is not None
+    assert stamp.doubted_ms == 0
 
 
 def test_an_unreadable_stamp_is_as_good_as_none(elapsed: Elapsed) -> None:

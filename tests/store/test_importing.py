@@ -11,7 +11,7 @@ from tests.support.central import SECRET, World, request_body, running
 from berth.leasing.holders import Entry, Identity
 from berth.secret import Secret
 from berth.store.importing import import_records
-from berth.store.queries import Record
+from berth.store.queries import LedgerRecord
 from berth.store.rows import AddressRow, HolderRow
 
 POOL = "elsewhere/4"
@@ -23,9 +23,11 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
         yield found
 
 
-def record(world: World, address: str, entry: Entry) -> Record:
-    seal = world.ledger.rules.pepper.seal(Secret(SECRET))
-    return Record(AddressRow(address, POOL, f"u-{address}", seal, 1), (HolderRow(address, POOL, entry),))
+def record(world: World, address: str, entry: Entry) -> LedgerRecord:
+    hashed = world.ledger.rules.pepper.hash(Secret(SECRET))
+    return LedgerRecord(
+        AddressRow(address, POOL, f"u-{address}", hashed, 1), (HolderRow(address, POOL, entry),)
+    )
 
 
 async def test_a_zone_that_nobody_configured_is_served_and_swept(world: World) -> None:

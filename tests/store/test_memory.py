@@ -16,14 +16,14 @@ from berth.secret import Pepper, Secret
 from berth.store.clock_guard import ClockGuard
 from berth.store.engine import Engine, Transaction
 from berth.store.ledger import Ledger
-from berth.store.memory import Memory
-from berth.store.requests import Answer, Granted, Register, Release
-from berth.store.settlement import Rules
+from berth.store.memory import PoolMemory
+from berth.store.requests import Granted, LedgerAnswer, RegisterRequest, ReleaseRequest
+from berth.store.settlement import LedgerRules
 from berth.store.sweep import Sweeper
 
 POOL = "z/4"
 POOLS = {POOL: Pool(POOL, (parse_range("192.0.2.0/24"),))}
-RULES = Rules(Pepper({"k": b"x" * 32}))
+RULES = LedgerRules(Pepper({"k": b"x" * 32}))
 KEY = Secret("secret-one")
 
 
@@ -52,13 +52,13 @@ class Unheard:
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One item for each time that everything was read."""
     found: list[int] = []
-    original = Memory.load
+    original = PoolMemory.load
 
-    async def counted(self: Memory, *args: Any) -> None:
+    async def counted(self: PoolMemory, *args: Any) -> None:
         found.append(1)
         await original(self, *args)
 
-    monkeypatch.setattr(Memory, "load", counted)
+    monkeypatch.setattr(PoolMemory, "load", counted)
     return found
 
 
@@ -66,8 +66,8 @@ def entry(name: str) -> Entry:
     return Entry(Identity(name, "n", "c"))
 
 
-async def register(ledger: Ledger, name: str) -> Answer:
-    return await ledger.submit(Register(POOL, entry(name), KEY))
+async def register(ledger: Ledger, name: str) -> LedgerAnswer:
+    return await ledger.submit(RegisterRequest(POOL, entry(name), KEY))
 
 
 async def test_a_commit_nobody_heard_of_is_found_without_reading_everything(
@@ -89,7 +89,7 @@ async def test_history_is_kept_for_its_time_however_much_there_is(engine: Engine
         for turn in range(2):
             for number in range(200):
                 await register(ledger, f"s{number}")
-                await ledger.submit(Release(POOL, entry(f"s{number}"), KEY, f"192.0.2.{number}"))
+                await ledger.submit(ReleaseRequest(POOL, entry(f"s{number}"), KEY, f"192.0.2.{number}"))
             await sweeper(ledger, keeps_ms=10**9).sweep()
             assert await events(engine) == 800 * (turn + 1)
         await register(ledger, "last")

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from tests.support.deep import budget
 from tests.support.postgres import PostgresServer
 
+from berth.leasing.decide import Refusal
 from berth.leasing.holders import DAY_MS, Entry, Identity
 from berth.leasing.model import Pool
 from berth.net import parse_range
@@ -24,11 +25,11 @@ from berth.secret import Pepper, Secret
 from berth.store import queries
 from berth.store.clock_guard import ClockGuard, monotonic_ms
 from berth.store.clusters import Order, release_cluster, undo
-from berth.store.engine import Clock, connect
+from berth.store.engine import UtcClock, connect
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
-from berth.store.requests import Granted, Refused, Register, Release, Released
-from berth.store.settlement import Rules
+from berth.store.requests import Granted, RegisterRequest, Released, ReleaseRequest
+from berth.store.settlement import LedgerRules
 from berth.store.sweep import Sweeper
 
 POOL = "z/4"
@@ -51,67 +52,71 @@ class Model:
         self.held: dict[str, Held] = {}
         self.now = 0
 
-    def post(self, who: str, wish: dict[str, Any]) -> str:
-        address = wish["address"] or self._own(who, wish)
+    def post(self, who: str, request: dict[str, Any]) -> str:
+        address = request["address"] or self._own(who, request)
         if address is None:
-            return self._fresh(who, next((one for one in ORDER if one not in self.held), None), wish)
+            return self._fresh(who, next((one for one in ORDER if one not in self.held), None), request)
         held = self.held.get(address)
         if held is None:
-            return self._fresh(who, address if address in ORDER else "outside", wish)
-        if held.secret not in (wish["secret"], wish["new_secret"]):
+            return self._fresh(who, address if address in ORDER else "outside", request)
+        if held.secret not in (request["secret"], request["new_secret"]):
             return "NoMatch"
-        if wish["new_secret"] and wish["new_secret"] != held.secret:
+        if request["new_secret"] and request["new_secret"] != held.secret:
             living = [name for name, one in held.entries.items() if self._lives(one)]
             if len(living) > 1:
                 return "SeveralHolders"
             if living and living != [who]:
                 return "OtherHolder"
-            held.secret = wish["new_secret"]
-        self._enter(held, who, wish)
+            held.secret = request["new_secret"]
+        self._enter(held, who, request)
         return f"updated {address}"
 
-    def _own(self, who: str, wish: dict[str, Any]) -> str | None:
+    def _own(self, who: str, request: dict[str, Any]) -> str | None:
         mine = [
             (one.entries[who]["expires"] is not None, -(one.entries[who]["expires"] or 0), address)
             for address, one in self.held.items()
-            if who in one.entries and one.secret in (wish["secret"], wish["new_secret"])
+            if who in one.entries and one.secret in (request["secret"], request["new_secret"])
         ]
         return min(mine)[2] if mine else None
 
-    def _fresh(self, who: str, address: str | None, wish: dict[str, Any]) -> str:
-        if wish["new_secret"]:
+    def _fresh(self, who: str, address: str | None, request: dict[str, Any]) -> str:
+        if request["new_secret"]:
             return "NoMatch"
         if address is None:
             return "PoolExhausted"
         if address == "outside":
             return "PinOutside"
-        self.held[address] = Held(wish["secret"])
-        self._enter(self.held[address], who, wish)
+        self.held[address] = Held(request["secret"])
+        self._enter(self.held[address], who, request)
         return f"registered {address}"
 
-    def _enter(self, held: Held, who: str, wish: dict[str, Any]) -> None:
+    def _enter(self, held: Held, who: str, request: dict[str, Any]) -> None:
         old = held.entries.get(who)
-        new = {"days": wish["days"], "deny": wish["deny"], "expires": None, "before": None, "by": ""}
-        if wish["pending"]:
+        new = {"days": request["days"], "deny": request["deny"], "expires": None, "before": None, "by": ""}
+        if request["pending"]:
             until = self.now + PENDING_MS
             if old and (old["expires"] is None or old["expires"] > until):
                 return
             new["expires"] = until
         held.entries[who] = new
 
-    def delete(self, who: str, wish: dict[str, Any]) -> str:
-        held = self.held.get(wish["address"] or "")
-        if held is None or held.secret != wish["secret"]:
+    def delete(self, who: str, request: dict[str, Any]) -> str:
+        held = self.held.get(request["address"] or "")
+        if held is None or held.secret != request["secret"]:
             return "NoMatch"
         if who not in held.entries:
             return "NotHolder"
-        old, due = held.entries[who], self.now + wish["days"] * DAY_MS
+        old, due = held.entries[who], self.now + request["days"] * DAY_MS
         before = old["before"] if old["by"] else old["expires"]
         expires = due if old["expires"] is None else min(due, old["expires"])
         held.entries[who] = {
-            "days": wish["days"], "deny": wish["deny"], "expires": expires, "before": before, "by": "holder"
-        }  # fmt: skip
-        return f"released {wish['address']}"
+            "days": request["days"],
+            "deny": request["deny"],
+            "expires": expires,
+            "before": before,
+            "by": "holder",
+        }
+        return f"released {request['address']}"
 
     def release_cluster(self) -> None:
         for held in self.held.values():
@@ -142,7 +147,7 @@ class Model:
         }
 
 
-class Frozen(Clock):
+class Frozen(UtcClock):
     """Time stands still but for what the machine moves."""
 
     def system_ms(self) -> int:
@@ -169,7 +174,7 @@ class Store:
         async with self.engine.transaction() as tx:
             await tx.script(EMPTY)
         self._context = Ledger.open(
-            self.engine, Rules(PEPPER, PENDING_MS), {POOL: Pool(POOL, tuple(map(parse_range, RANGES)))}
+            self.engine, LedgerRules(PEPPER, PENDING_MS), {POOL: Pool(POOL, tuple(map(parse_range, RANGES)))}
         )
         self.ledger = await self._context.__aenter__()
         guard = ClockGuard(lambda: monotonic_ms() + self.clock.shift_ms, "test")
@@ -181,13 +186,13 @@ class Store:
     async def end(self) -> None:
         await self.engine.close()
 
-    async def ask(self, wish: Register | Release) -> str:
-        match await self.ledger.submit(wish):
+    async def ask(self, request: RegisterRequest | ReleaseRequest) -> str:
+        match await self.ledger.submit(request):
             case Granted(address, fresh):
                 return f"{'registered' if fresh else 'updated'} {address}"
             case Released(address):
                 return f"released {address}"
-            case Refused(reason):
+            case Refusal(reason):
                 return str(reason)
 
     async def picture(self) -> dict[str, Any]:
@@ -249,26 +254,28 @@ def machine(stores: list[Store], all_of: Callable[..., list[Any]]) -> type[RuleB
         def teardown(self) -> None:
             self.all(store.close() for store in self.stores)
 
-        def wish(self, kind: type[Register | Release], who: str, wish: dict[str, Any]) -> Any:
-            entry = Entry(Identity(who, "n", "cluster"), wish["days"], wish["deny"])
-            secret, new = Secret(wish["secret"]), wish["new_secret"]
-            if kind is Release:
-                return Release(POOL, entry, secret, wish["address"])
-            fresh = Secret(new) if new and new != wish["secret"] else None
-            return Register(POOL, entry, secret, wish["address"], fresh, wish["pending"])
+        def request(
+            self, kind: type[RegisterRequest | ReleaseRequest], who: str, request: dict[str, Any]
+        ) -> Any:
+            entry = Entry(Identity(who, "n", "cluster"), request["days"], request["deny"])
+            secret, new = Secret(request["secret"]), request["new_secret"]
+            if kind is ReleaseRequest:
+                return ReleaseRequest(POOL, entry, secret, request["address"])
+            fresh = Secret(new) if new and new != request["secret"] else None
+            return RegisterRequest(POOL, entry, secret, request["address"], fresh, request["pending"])
 
-        @rule(who=SERVICES, wish=WISHES)
-        def post(self, who: str, wish: dict[str, Any]) -> None:
-            if wish["new_secret"] == wish["secret"]:
-                wish = {**wish, "new_secret": None}
-            expected = self.model.post(who, wish)
-            asked = self.wish(Register, who, wish)
+        @rule(who=SERVICES, request=WISHES)
+        def post(self, who: str, request: dict[str, Any]) -> None:
+            if request["new_secret"] == request["secret"]:
+                request = {**request, "new_secret": None}
+            expected = self.model.post(who, request)
+            asked = self.request(RegisterRequest, who, request)
             assert self.all(store.ask(asked) for store in self.stores) == [expected] * len(self.stores)
 
-        @rule(who=SERVICES, wish=WISHES)
-        def delete(self, who: str, wish: dict[str, Any]) -> None:
-            expected = self.model.delete(who, wish)
-            asked = self.wish(Release, who, wish)
+        @rule(who=SERVICES, request=WISHES)
+        def delete(self, who: str, request: dict[str, Any]) -> None:
+            expected = self.model.delete(who, request)
+            asked = self.request(ReleaseRequest, who, request)
             assert self.all(store.ask(asked) for store in self.stores) == [expected] * len(self.stores)
 
         @rule()

@@ -15,23 +15,23 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from berth.central.app import Api, Config
+from berth.central.app import Config, IpamApi
 from berth.central.identity import Identities, Tokens
 from berth.central.integrations.event_log import EventLog
 from berth.central.metrics import ApiMetrics
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 from berth.central.sweep import count, sweep_once
 from berth.central.zones import EXAMPLE, parse_zones
 from berth.leasing.holders import DAY_MS, Entry
 from berth.secret import Pepper, load_pepper
 from berth.store import rows
 from berth.store.clock_guard import ClockGuard, monotonic_ms
-from berth.store.engine import Clock, connect
+from berth.store.engine import UtcClock, connect
 from berth.store.heartbeats import Heartbeats
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
 from berth.store.operators import LISTENING_MS
-from berth.store.settlement import Rules
+from berth.store.settlement import LedgerRules
 from berth.store.sweep import Sweeper, Swept
 
 SECRET = "SuperSecret"
@@ -76,9 +76,9 @@ class World:
     """One server and its store."""
 
     url: str
-    api: Api
+    api: IpamApi
     ledger: Ledger
-    clock: Clock
+    clock: UtcClock
     sweeper: Sweeper
     session: aiohttp.ClientSession
     database: str
@@ -144,7 +144,7 @@ class Options:
     """What differs from test to test."""
 
     zones: str = EXAMPLE
-    limits: Limits = field(default_factory=Limits)
+    limits: ApiLimits = field(default_factory=ApiLimits)
     journal: EventLog | None = None
     identities: Identities | None = None
     tokens: tuple[str, ...] = (TOKEN,)
@@ -155,18 +155,18 @@ class Options:
 @asynccontextmanager
 async def running(database: str, pepper_file: Path, options: Options | None = None) -> AsyncIterator[World]:
     options = options or Options()
-    clock = Clock()
+    clock = UtcClock()
     async with AsyncExitStack() as stack:
         engine = await connect(database, clock)
         stack.push_async_callback(engine.close)
         await migrate(engine)
         pepper = load_pepper(pepper_file, create=True)
         zones = parse_zones(options.zones, "the test's zones")
-        rules = Rules(pepper, **dict(options.rules))
+        rules = LedgerRules(pepper, **dict(options.rules))
         ledger = await stack.enter_async_context(Ledger.open(engine, rules, zones.pools))
         config = Config(zones, Tokens(options.tokens), options.identities)
         journal = options.journal or EventLog()
-        api = Api(ledger, config, options.limits, ApiMetrics(), journal, clock=options.seconds)
+        api = IpamApi(ledger, config, options.limits, ApiMetrics(), journal, clock=options.seconds)
         api.heartbeats = Heartbeats(engine, every_seconds=0.02)
         beating = asyncio.create_task(api.heartbeats.run())
         stack.push_async_callback(_ended, beating)
@@ -174,6 +174,7 @@ async def running(database: str, pepper_file: Path, options: Options | None = No
         guard = ClockGuard(lambda: monotonic_ms() + clock.shift_ms, boot="test")
         session = await stack.enter_async_context(aiohttp.ClientSession())
         sweeper = Sweeper(ledger, guard, "test")
+        await api.heartbeats.note()  # behind run's own first: whoever holds up this loop then holds no lock
         yield World(url, api, ledger, clock, sweeper, session, database, pepper)
 
 
@@ -183,7 +184,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 @asynccontextmanager
-async def _listening(api: Api) -> AsyncIterator[str]:
+async def _listening(api: IpamApi) -> AsyncIterator[str]:
     bound = socket.create_server(("127.0.0.1", 0), backlog=256)
     runner = web.ServerRunner(
         web.Server(api, access_log=None, auto_decompress=False, lingering_time=0.5), handle_signals=False

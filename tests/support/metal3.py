@@ -134,7 +134,7 @@ class Witness:
         for obj in items:
             self.apply("LISTED", obj)
 
-    restart = replace
+    reset = replace
 
     def apply(self, type: str, obj: Object) -> None:
         named = (obj.get("status") or {}).get(self._field) or {}

@@ -6,7 +6,8 @@ child per life:
 and answers each with the child's pid and port. `at` counts the steps of transactions (0: live on); with
 `writes` it counts SQLite's own writes to its files instead, and with `power` its writes and syncs, keeping
 account of what is safe on disk (`power.py`). `slow` is how many seconds a sync takes. `plant` names a bug
-this life has. The child dies by SIGKILL, as in a crash: nothing is tidied up.
+this life has. With `backups` a POST to /backup makes one in that folder, and `at` counts what is written of
+it. The child dies by SIGKILL, as in a crash: nothing is tidied up.
 """
 
 from __future__ import annotations
@@ -30,10 +31,15 @@ from tests.support.central import World, running
 from tests.support.power import watch_files
 
 from berth import log
-from berth.central import answers
-from berth.central.app import Visit
+from berth.central import answers, backups
+from berth.central.app import ApiRequest
+from berth.central.backups import Backups
+from berth.central.integrations.event_log import EventLog
+from berth.central.settings import Backup
+from berth.store import kv
 from berth.store.engine import sqlite_path
 from berth.store.postgres import Postgres, PostgresTransaction
+from berth.store.snapshot import Output
 from berth.store.sqlite import Sqlite, SqliteTransaction
 
 KEPT: list[Any] = []  # callbacks that C code calls must not be collected
@@ -108,6 +114,36 @@ def plant_in_writes(countdown: Countdown) -> None:
 SET_SYSTEM_CALL = 2 + 3 + 12 + 1
 
 
+def plant_in_backups(countdown: Countdown) -> None:
+    """A step before and after each line, which then is on its way to the disk; the last of them, the file's
+    name, the note that it was made, and the removal of old ones.
+    """
+    write = Output.write
+
+    def written(self: Output, data: bytes) -> None:
+        countdown.step()
+        write(self, data)
+        if self._packed is not None:
+            self._packed.flush()
+        self._raw.flush()
+        countdown.step()
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*args: Any) -> Any:
+            countdown.step()
+            result = original(*args)
+            countdown.step()
+            return result
+
+        return stepped
+
+    setattr(Output, "write", written)  # noqa: B010
+    setattr(Output, "finish", around(Output.finish))  # noqa: B010
+    setattr(Path, "replace", around(Path.replace))  # noqa: B010
+    setattr(kv, "set_mark", stepping(kv.set_mark, countdown))  # noqa: B010
+    setattr(backups, "tidy", around(backups.tidy))  # noqa: B010
+
+
 def plant_bug(name: str) -> None:
     from tests.central.faults.plants import PLANTS  # only where one is asked for
 
@@ -122,7 +158,10 @@ async def live(order: dict[str, Any]) -> None:
         watch_files(sqlite_path(order["database"]), lambda: countdown.step(), lambda: time.sleep(pause))
     async with running(order["database"], Path(order["pepper"])) as world:
         countdown, pause = Countdown(order.get("at", 0)), order.get("slow", 0.0)
-        if order.get("writes"):
+        if order.get("backups"):
+            plant_in_backups(countdown)
+            serve_backups(world, Path(order["backups"]))
+        elif order.get("writes"):
             plant_in_writes(countdown)
         elif not order.get("power"):
             plant_in_transactions(countdown)
@@ -134,11 +173,22 @@ async def live(order: dict[str, Any]) -> None:
 def serve_sweeps(world: World) -> None:
     """Sweeps happen when a test asks for one, so that every life has the same steps."""
 
-    async def sweep(_: Visit) -> web.Response:
+    async def sweep(_: ApiRequest) -> web.Response:
         swept = await world.sweep()
         return answers.json(200, {"freed": swept.addresses, "held_back": swept.held_back})
 
     world.api._routes["/sweep"] = {"POST": sweep}
+
+
+def serve_backups(world: World, folder: Path) -> None:
+    settings = Backup(1.0, folder, keep=3)
+    where = (settings, folder, world.database, world.ledger.engine)
+    every = Backups(*where, world.api.metrics, EventLog(), "a life")
+
+    async def back_up(_: ApiRequest) -> web.Response:
+        return answers.json(200, {"file": (await every.back_up()).name})
+
+    world.api._routes["/backup"] = {"POST": back_up}
 
 
 def say(answer: dict[str, Any]) -> None:

@@ -95,8 +95,8 @@ class PostgresServer:
             self._pg_ctl("-w", "-m", "immediate", "-D", str(self._folder), "stop")
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def followed_by(self, folder: Path) -> PostgresServer:
-        """A standby of this server, in a folder of its own, running."""
+    def followed_by(self, folder: Path, name: str = "") -> PostgresServer:
+        """A standby of this server, in a folder of its own, running; `name` is what it says it is."""
         standby = copy(self)
         standby._folder = folder
         if self._server.system_user is not None:
@@ -104,6 +104,10 @@ class PostgresServer:
         source = ["-h", str(self._folder), "-U", "postgres", "-R", "-X", "stream", "-c", "fast"]
         self._run("pg_basebackup", *source, "-D", str(folder))
         (folder / ".s.PGSQL.5432.lock").unlink()  # the copy of the source's
+        if name:
+            said = f"host={self._folder} user=postgres application_name={name}"
+            with (folder / "postgresql.auto.conf").open("a") as file:
+                file.write(f"primary_conninfo = '{said}'\n")
         standby.restart()
         return standby
 

@@ -23,7 +23,7 @@ import yaml
 from tests.support.cluster import Kubectl
 from tests.support.operator import built, eventually
 
-from berth.devcluster import DevCluster, Options
+from berth.devcluster import ClusterOptions, DevCluster
 from berth.devcluster.ports import free
 from berth.kube.client import Client
 from berth.kube.resource import Resource
@@ -34,7 +34,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 SLICES = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 # Without kube-proxy on this machine the API server goes to a Service's endpoints itself.
-ROUTED = Options(apiserver_flags=("--enable-aggregator-routing=true",))
+ROUTED = ClusterOptions(apiserver_flags=("--enable-aggregator-routing=true",))
 START_SECONDS, STOP_SECONDS = 60.0, 30.0
 
 

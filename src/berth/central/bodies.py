@@ -4,19 +4,23 @@ framework's own validation stays out of the way, and no message repeats what a c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
 
-from berth.central.answers import Refusal
+from berth.central import answers
+from berth.central.answers import HttpRefusal
 from berth.central.zones import Zones
+from berth.leasing.decide import Refusal
 from berth.leasing.holders import NAME_LIMIT, Entry, Identity
 from berth.leasing.holders import is_name as is_name
+from berth.leasing.model import Reason
 from berth.net import Family
+from berth.net.host import canonical
 from berth.secret import Secret
-from berth.store.hosts import canonical
-from berth.store.requests import Refused, Register, Release, pool_key
+from berth.store.requests import LedgerRequest, RegisterRequest, ReleaseRequest, pool_key
 
 UNPARSABLE = "Could not parse incomming request"
 FAMILIES = {"ipv4": Family.V4, "ipv6": Family.V6}
@@ -46,14 +50,23 @@ class Fields:
         return "Fields(***)"
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A documented call, parsed: what the ledger is asked, and how its no is told."""
+
+    fields: Fields
+    request: LedgerRequest
+    table: answers.Table
+
+
 def parsed(raw: bytes) -> dict[str, Any]:
     """One JSON object, or a refusal that does not say more than that."""
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise Refusal(400, UNPARSABLE, "Unparsable") from None
+        raise HttpRefusal(400, UNPARSABLE, "Unparsable") from None
     if not isinstance(body, dict):
-        raise Refusal(400, UNPARSABLE, "Unparsable")
+        raise HttpRefusal(400, UNPARSABLE, "Unparsable")
     return body
 
 
@@ -81,15 +94,22 @@ def typed(body: dict[str, Any], key: str, kind: type[T], default: T) -> T:
     if value is None:
         return default
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise Refusal(400, UNPARSABLE, "Unparsable")
+        raise HttpRefusal(400, UNPARSABLE, "Unparsable")
     return value
 
 
-def register(sent: Fields, zones: Zones) -> Register:
+def call_of(method: str, body: dict[str, Any], zones: Zones) -> Call:
+    """POST of an address or DELETE of a service, alone or in a batch."""
+    parse, table = VERBS[method]
+    sent = fields_of(body)
+    return Call(sent, parse(sent, zones), table)
+
+
+def register(sent: Fields, zones: Zones) -> RegisterRequest:
     zone, family, otherwise, address = _checked(sent, zones)
     secret = Secret(sent.secret)
     new_secret = Secret(sent.new_secret) if sent.new_secret else None
-    return Register(
+    return RegisterRequest(
         pool_key(zone, family),
         _entry(sent),
         secret,
@@ -100,16 +120,22 @@ def register(sent: Fields, zones: Zones) -> Register:
     )
 
 
-def release(sent: Fields, zones: Zones) -> Release:
+def release(sent: Fields, zones: Zones) -> ReleaseRequest:
     zone, family, otherwise, address = _checked(sent, zones)
-    return Release(pool_key(zone, family), _entry(sent), Secret(sent.secret), address, otherwise)
+    return ReleaseRequest(pool_key(zone, family), _entry(sent), Secret(sent.secret), address, otherwise)
+
+
+VERBS: Mapping[str, tuple[Callable[[Fields, Zones], LedgerRequest], answers.Table]] = {
+    "POST": (register, answers.REGISTER),
+    "DELETE": (release, answers.RELEASE),
+}
 
 
 def cluster_id(raw: bytes) -> str:
     """The body of a cluster release."""
     value = typed(parsed(raw), "cluster_id", str, "")
     if not is_name(value):
-        raise Refusal(400, "cluster_id is required")
+        raise HttpRefusal(400, "cluster_id is required")
     return value
 
 
@@ -118,22 +144,22 @@ def _entry(sent: Fields) -> Entry:
     return Entry(who, sent.retention_days, sent.deny, sent.uid)
 
 
-def _checked(sent: Fields, zones: Zones) -> tuple[str, Family, Refused | None, str | None]:
+def _checked(sent: Fields, zones: Zones) -> tuple[str, Family, Refusal | None, str | None]:
     """Checks 3 to 8. What only concerns giving out something new comes back as the `otherwise` answer."""
     faults = _faults(sent)
     if faults:
-        raise Refusal(400, "\n".join(faults))
+        raise HttpRefusal(400, "\n".join(faults))
     if sent.retention_days > 30:
-        raise Refusal(400, "retention period cannot be more than 30 days")
+        raise HttpRefusal(400, "retention period cannot be more than 30 days")
     if sent.retention_days < 0:
-        raise Refusal(400, "retention_period_days: retention period cannot be less than 0 days")
+        raise HttpRefusal(400, "retention_period_days: retention period cannot be less than 0 days")
     family = FAMILIES[sent.ip_family]
     otherwise = _otherwise(sent.zone, family, zones)
     try:
         return sent.zone, family, otherwise, _address(sent.address, family)
-    except Refusal:
-        if otherwise is not None and otherwise.reason == "UnknownZone":
-            raise Refusal(400, otherwise.message, otherwise.reason) from None
+    except HttpRefusal:
+        if otherwise is not None and otherwise.reason is Reason.UNKNOWN_ZONE:
+            raise HttpRefusal(400, otherwise.detail, otherwise.reason) from None
         raise
 
 
@@ -155,13 +181,13 @@ def _faults(sent: Fields) -> list[str]:
     return faults
 
 
-def _otherwise(zone: str, family: Family, zones: Zones) -> Refused | None:
+def _otherwise(zone: str, family: Family, zones: Zones) -> Refusal | None:
     if zone not in zones.names:
         known = ", ".join(f"'{name}'" for name in zones.names)
-        return Refused("UnknownZone", f"invalid zone '{zone[:100]}', must be one of: {known}")
-    if not zones.serves(zone, family):
+        return Refusal(Reason.UNKNOWN_ZONE, f"invalid zone '{zone[:100]}', must be one of: {known}")
+    if pool_key(zone, family) not in zones.pools:
         text = f"no prefixes found for zone {zone} with IP family ipv{int(family)}"
-        return Refused("FamilyAbsent", text)
+        return Refusal(Reason.FAMILY_ABSENT, text)
     return None
 
 
@@ -171,7 +197,7 @@ def _address(text: str, family: Family) -> str | None:
     try:
         found, address = canonical(text)
     except ValueError:
-        raise Refusal(400, f"invalid ip prefix: {text[:100]}") from None
+        raise HttpRefusal(400, f"invalid ip prefix: {text[:100]}") from None
     if found != family:
-        raise Refusal(400, "invalid ip familiy for the provided address")
+        raise HttpRefusal(400, "invalid ip familiy for the provided address")
     return address

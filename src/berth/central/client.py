@@ -17,8 +17,8 @@ import orjson
 from berth import log
 from berth.errors import ApiDown, ApiRefused, UserError
 from berth.leasing.holders import Identity
+from berth.net.host import canonical, masked
 from berth.secret import Secret
-from berth.store.hosts import canonical, masked
 
 DEADLINE_SECONDS = 4.5
 LISTS = ("adopted", "missing", "unknown", "conflict")

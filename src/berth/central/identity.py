@@ -20,7 +20,7 @@ from typing import Any
 
 from aiohttp import web
 
-from berth.central.answers import Refusal
+from berth.central.answers import HttpRefusal
 from berth.central.documents import parse_document, read_document, short
 from berth.errors import UserError, file_fault
 
@@ -41,7 +41,7 @@ class Caller:
         """403 for a cluster, or a zone, that is not this client's."""
         others = [] if self.zones is None else [zone for zone in zones if zone not in self.zones]
         if cluster_id not in self.cluster_ids or others:
-            raise Refusal(403, "this identity may not speak for that cluster and zone", "Forbidden")
+            raise HttpRefusal(403, "this identity may not speak for that cluster and zone", "Forbidden")
 
 
 class Identities:
@@ -53,13 +53,13 @@ class Identities:
         token = bearer(request)
         names = certificate_names(request)
         if not token and not names:
-            raise Refusal(401, "Authorization required", "Unauthorized")
+            raise HttpRefusal(401, "Authorization required", "Unauthorized")
         by_certificate = next(
             (one for one in self._callers if one.certificate and one.certificate in names), None
         )
         found = self._by_token(token) or by_certificate
         if found is None:
-            raise Refusal(401, "Invalid authentication token", "Unauthorized")
+            raise HttpRefusal(401, "Invalid authentication token", "Unauthorized")
         return found
 
     def _by_token(self, token: str) -> Caller | None:

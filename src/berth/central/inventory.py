@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.central import bodies
-from berth.central.answers import Refusal
+from berth.central.answers import HttpRefusal
 from berth.central.zones import Zones
+from berth.net.host import masked
 from berth.secret import Secret
-from berth.store.hosts import masked
-from berth.store.inventory import Compared, Difference
+from berth.store.inventory import Comparison, Difference
 from berth.store.operators import Beat
-from berth.store.requests import Register
+from berth.store.requests import RegisterRequest
 
 ITEMS = 20_000
 SECRETS = 2
@@ -27,7 +27,7 @@ class Report:
     """A parsed inventory."""
 
     beat: Beat
-    listed: tuple[Register, ...]
+    listed: tuple[RegisterRequest, ...]
     zones: frozenset[str]
 
 
@@ -36,21 +36,21 @@ def report(raw: bytes, zones: Zones) -> Report:
     beat = _beat(body)
     items = bodies.typed(body, "addresses", list, [])
     if len(items) > ITEMS:
-        raise Refusal(413, f"addresses has more than {ITEMS} items", "TooLarge")
+        raise HttpRefusal(413, f"addresses has more than {ITEMS} items", "TooLarge")
     listed = tuple(_item(at, item, beat.cluster_id, zones) for at, item in enumerate(items))
     _refuse_guesses(listed)
     named = frozenset(item["zone"] for item in items)
     return Report(beat, listed, named)
 
 
-def _refuse_guesses(listed: tuple[Register, ...]) -> None:
+def _refuse_guesses(listed: tuple[RegisterRequest, ...]) -> None:
     """An address has one secret, and another one while that is being replaced."""
     tried: dict[str | None, set[Secret]] = {}
-    for at, wish in enumerate(listed):
-        secrets = tried.setdefault(wish.address, set())
-        secrets.add(wish.secret)
+    for at, request in enumerate(listed):
+        secrets = tried.setdefault(request.address, set())
+        secrets.add(request.secret)
         if len(secrets) > SECRETS:
-            raise Refusal(400, f"addresses[{at}]: more than {SECRETS} secrets for one address")
+            raise HttpRefusal(400, f"addresses[{at}]: more than {SECRETS} secrets for one address")
 
 
 def heartbeat(raw: bytes) -> Beat:
@@ -75,27 +75,27 @@ def _beat(body: dict[str, Any], *, needs_alive: bool = False) -> Beat:
     if alive_ms not in ALIVE_MS and (alive_ms or needs_alive):
         faults.append(f"alive_ms must be a number from {ALIVE_MS[0]} to {ALIVE_MS[-1]}")
     if faults:
-        raise Refusal(400, "\n".join(faults))
+        raise HttpRefusal(400, "\n".join(faults))
     return Beat(cluster, epoch, sequence, seconds * 1000, leaving, alive_ms)
 
 
-def _item(at: int, item: object, cluster_id: str, zones: Zones) -> Register:
+def _item(at: int, item: object, cluster_id: str, zones: Zones) -> RegisterRequest:
     """The body of a POST, with its address; refused by its place in the list."""
     try:
         if not isinstance(item, dict):
-            raise Refusal(400, bodies.UNPARSABLE, "Unparsable")
+            raise HttpRefusal(400, bodies.UNPARSABLE, "Unparsable")
         sent = bodies.fields_of(item)
-        wish = bodies.register(sent, zones)
-    except Refusal as refusal:
-        raise Refusal(refusal.status, f"addresses[{at}]: {refusal.message}", refusal.reason) from None
-    if wish.address is None or sent.cluster_id != cluster_id or sent.new_secret or sent.pending:
-        raise Refusal(
+        request = bodies.register(sent, zones)
+    except HttpRefusal as refusal:
+        raise HttpRefusal(refusal.status, f"addresses[{at}]: {refusal.message}", refusal.reason) from None
+    if request.address is None or sent.cluster_id != cluster_id or sent.new_secret or sent.pending:
+        raise HttpRefusal(
             400, f"addresses[{at}]: needs an address of this cluster_id, and no new_secret or pending"
         )
-    return wish
+    return request
 
 
-def answer(beat: Beat, listed: Sequence[Register], compared: Compared) -> dict[str, Any]:
+def answer(beat: Beat, listed: Sequence[RegisterRequest], compared: Comparison) -> dict[str, Any]:
     return {
         "message": "Inventory compared",
         "cluster_id": beat.cluster_id,

@@ -11,11 +11,13 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from berth.central.answers import Refusal
+from berth.backoff import Backoff
+from berth.central.answers import HttpRefusal
+from berth.token_bucket import Bucket
 
 AT_ONCE = 64  # who shares an address may come in a crowd, as long as none of them is wrong
 REMEMBERED = 10_000  # sources (or source and address pairs) kept in mind
-LONGEST_PAUSE = 60.0
+BACKOFF = Backoff(1.0, 60.0)  # between wrong secrets
 DEBT_SECONDS = 10.0  # the longest that one dear request makes the next ones wait
 TOO_MANY = "TooManyRequests"
 K = TypeVar("K")
@@ -25,13 +27,13 @@ V = TypeVar("V")
 async def body(request: web.BaseRequest, most: int, seconds: float) -> bytes:
     """The whole body: 413 when it is too large, 408 when it comes too slowly."""
     if (request.content_length or 0) > most:
-        raise Refusal(413, "request body too large", "TooLarge")
+        raise HttpRefusal(413, "request body too large", "TooLarge")
     if request.content.is_eof():
         read = request.content.read_nowait()
     else:
         read = await _read(request, most, seconds)
     if len(read) > most:
-        raise Refusal(413, "request body too large", "TooLarge")
+        raise HttpRefusal(413, "request body too large", "TooLarge")
     return read
 
 
@@ -44,7 +46,7 @@ async def _read(request: web.BaseRequest, most: int, seconds: float) -> bytes:
                 if len(parts) > most:
                     break
     except TimeoutError:
-        raise Refusal(408, "request body came too slowly", "TooSlow") from None
+        raise HttpRefusal(408, "request body came too slowly", "TooSlow") from None
     return bytes(parts)
 
 
@@ -56,28 +58,20 @@ class Throttle:
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def admit(self, source: str) -> None:
-        if self._rate <= 0:
-            return
-        tokens = self._tokens(source)
-        if tokens < 1:
-            self._keep(source, tokens)
-            raise _slow_down((1 - tokens) / self._rate)
-        self._keep(source, tokens - 1)
+        if self._rate > 0 and not (bucket := self._bucket(source)).take():
+            raise _slow_down(bucket.seconds_to_next())
 
     def charge(self, source: str, tokens: float) -> None:
         if self._rate > 0:
-            self._keep(source, max(self._tokens(source) - tokens, -DEBT_SECONDS * self._rate))
+            self._bucket(source).charge(tokens, DEBT_SECONDS)
 
-    def _tokens(self, source: str) -> float:
-        most, now = 2 * self._rate + 1, self._clock()
-        tokens, since = self._buckets.get(source, (most, now))
-        return min(most, tokens + (now - since) * self._rate)
-
-    def _keep(self, source: str, tokens: float) -> None:
-        _remember(self._buckets, source, (tokens, self._clock()))
+    def _bucket(self, source: str) -> Bucket:
+        bucket = self._buckets.get(source) or Bucket(self._rate, 2 * self._rate + 1, self._clock)
+        _remember(self._buckets, source, bucket)
+        return bucket
 
 
 class Guesses:
@@ -131,7 +125,7 @@ class Guesses:
         if self._limit <= 0 or address is None:
             return
         count = self._wrong.get((source, address), (0, 0.0))[0] + 1
-        pause = min(LONGEST_PAUSE, 2.0 ** min(count - self._limit, 10)) if count >= self._limit else 0.0
+        pause = BACKOFF.delay(count - self._limit) if count >= self._limit else 0.0
         _remember(self._wrong, (source, address), (count, self._clock() + pause))
 
     def right(self, source: str, address: str | None) -> None:
@@ -146,7 +140,7 @@ def _remember(table: OrderedDict[K, V], key: K, value: V) -> None:
         table.popitem(last=False)
 
 
-def _slow_down(seconds: float) -> Refusal:
-    refusal = Refusal(429, "too many requests, slow down", TOO_MANY)
+def _slow_down(seconds: float) -> HttpRefusal:
+    refusal = HttpRefusal(429, "too many requests, slow down", TOO_MANY)
     refusal.headers["Retry-After"] = str(max(1, round(seconds + 0.5)))
     return refusal

@@ -18,9 +18,9 @@ from aiohttp import web
 
 from berth import log
 from berth.central import answers
-from berth.central.answers import Refusal
-from berth.central.app import Api
-from berth.central.settings import Limits, Tls
+from berth.central.answers import HttpRefusal
+from berth.central.app import IpamApi
+from berth.central.settings import ApiLimits, Tls
 from berth.errors import UserError
 
 STOP_SECONDS = 5.0
@@ -100,7 +100,7 @@ class _Handler(web.RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was begun already")
-        response = answers.refused(Refusal(status, "the request cannot be read as HTTP", "Unparsable"))
+        response = answers.refused(HttpRefusal(status, "the request cannot be read as HTTP", "Unparsable"))
         response.force_close()
         return response
 
@@ -146,7 +146,7 @@ class OpenPort:
 
 @asynccontextmanager
 async def listening(
-    api: Api, bound: socket.socket, limits: Limits, context: TlsContext | None
+    api: IpamApi, bound: socket.socket, limits: ApiLimits, context: TlsContext | None
 ) -> AsyncIterator[OpenPort]:
     server = _Server(
         api,

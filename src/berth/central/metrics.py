@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from berth.leasing.usage import Usage
-from berth.store.inventory import Compared
+from berth.store.inventory import Comparison
 from berth.store.operators import SilentCluster
 from berth.store.requests import family_of, zone_of
 
@@ -115,7 +115,7 @@ class ApiMetrics:
     def refused(self, reason: str) -> None:
         self._refusals.labels(reason).inc()
 
-    def compared(self, result: Compared) -> None:
+    def compared(self, result: Comparison) -> None:
         """One report of an operator."""
         for kind in ("adopted", "missing", "unknown", "conflict"):
             self._inventories.labels(kind).inc(len(getattr(result, kind)))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from berth.central.app import Api
+from berth.central.app import IpamApi
 from berth.central.identity import load_identities, load_tokens
 from berth.central.listen import OpenPort, tls_context
 from berth.central.settings import ApiSettings
@@ -56,7 +56,7 @@ def _content(path: Path) -> str:
 
 
 class Reloader:
-    def __init__(self, settings: ApiSettings, seen: Mapping[str, str], api: Api, port: OpenPort) -> None:
+    def __init__(self, settings: ApiSettings, seen: Mapping[str, str], api: IpamApi, port: OpenPort) -> None:
         self._settings = settings
         self._files = files_of(settings)
         self._seen = dict(seen)  # the contents that were read at start, then those that were tried last

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from berth import log
-from berth.central.app import Api, Config
+from berth.central.app import Config, IpamApi
 from berth.central.backups import Backups
 from berth.central.identity import load_identities, load_tokens
 from berth.central.integrations import Integrations, for_good
@@ -28,11 +28,11 @@ from berth.central.sweep import sweep_forever
 from berth.central.zones import load_zones
 from berth.errors import StoreDown, UserError
 from berth.store.clock_guard import ClockGuard
-from berth.store.engine import Clock, Engine, Standby, connect, sqlite_path, without_password
+from berth.store.engine import Engine, Standby, UtcClock, connect, sqlite_path, without_password
 from berth.store.ledger import Ledger
 from berth.store.migrate import migrate
 from berth.store.pepper import fitting_pepper
-from berth.store.settlement import Rules
+from berth.store.settlement import LedgerRules
 from berth.store.sweep import Sweeper
 
 GRANT = "`GRANT pg_monitor TO` the role of --database"
@@ -50,13 +50,13 @@ async def serve(settings: ApiSettings, announce: Callable[[str], None]) -> None:
         engine = await stack.enter_async_context(open_engine(settings))
         pepper = await fitting_pepper(engine, pepper_path(settings.database, settings.pepper_file))
         pending_ms = round(settings.pending_seconds * 1000)
-        rules = Rules(pepper, pending_ms, bool(settings.netbox.url), settings.limits.quota)
+        rules = LedgerRules(pepper, pending_ms, bool(settings.netbox.url), settings.limits.quota)
         ledger = await stack.enter_async_context(Ledger.open(engine, rules, config.zones.pools))
         metrics = ApiMetrics()
         neighbours = await stack.enter_async_context(Integrations.open(settings, metrics))
-        api = Api(ledger, config, settings.limits, metrics, neighbours.journal)
+        api = IpamApi(ledger, config, settings.limits, metrics, neighbours.journal)
         sweeper = _sweeper(settings, ledger)
-        stack.push_async_callback(leave_duty, sweeper)
+        stack.push_async_callback(leave_leases, sweeper)
         hangup = asyncio.Event()
         work = await neighbours.work(ledger, sweeper.who)
         async with asyncio.TaskGroup() as tasks:
@@ -87,7 +87,7 @@ def read_config(settings: ApiSettings) -> Config:
 
 
 @asynccontextmanager
-async def open_engine(settings: ApiSettings, clock: Clock | None = None) -> AsyncIterator[Engine]:
+async def open_engine(settings: ApiSettings, clock: UtcClock | None = None) -> AsyncIterator[Engine]:
     """The database, migrated; SQLite only for one server at a time."""
     async with AsyncExitStack() as stack:
         if not settings.database.startswith("postgres"):
@@ -149,20 +149,21 @@ def pepper_path(database: str, given: Path | None) -> Path:
 
 
 def _sweeper(settings: ApiSettings, ledger: Ledger) -> Sweeper:
-    duty_ms = round(max(3 * settings.sweep_seconds, 5.0) * 1000)
+    lease_ms = round(max(3 * settings.sweep_seconds, 5.0) * 1000)
     who = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    return Sweeper(ledger, ClockGuard(), who, duty_ms, settings.history_days * 24 * 3600 * 1000)
+    return Sweeper(ledger, ClockGuard(), who, lease_ms, settings.history_days * 24 * 3600 * 1000)
 
 
 def _backups(
-    settings: ApiSettings, ledger: Ledger, who: str, api: Api
+    settings: ApiSettings, ledger: Ledger, who: str, api: IpamApi
 ) -> Iterator[Coroutine[Any, Any, None]]:
-    if settings.backup.every_seconds:
-        backups = Backups(settings.backup, settings.database, ledger.engine, api.metrics, api.journal, who)
-        yield backups.back_up_forever()
+    backup = settings.backup
+    if backup.every_seconds and backup.folder is not None:
+        where = (backup.folder, settings.database, ledger.engine)
+        yield Backups(backup, *where, api.metrics, api.journal, who).back_up_forever()
 
 
-async def leave_duty(sweeper: Sweeper) -> None:
+async def leave_leases(sweeper: Sweeper) -> None:
     """Another replica sweeps, and tells, at once; without a database, once our time is over."""
     with suppress(StoreDown, TimeoutError):
         async with asyncio.timeout(1):

@@ -32,7 +32,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ApiLimits:
     """What one client may ask of us. Rates and quotas are off at 0: behind a proxy all clients look alike."""
 
     body_bytes: int = setting(64 * 1024, "--body-bytes", "Largest body.")
@@ -110,13 +110,7 @@ class Backup:
         written="",
         read=_duration,
     )
-    folder: Path = setting(
-        Path(),
-        "--backup-dir",
-        "Where those backups go.",
-        typed=Path | None,
-        read=lambda folder: folder or Path(),
-    )
+    folder: Path | None = setting(None, "--backup-dir", "Where those backups go.")
     keep: int = setting(
         96, "--backup-keep", "How many of them stay.", read=positive
     )  # a day of quarter hours
@@ -132,7 +126,7 @@ def refuse_half(settings: ApiSettings) -> None:
         raise UserError("--netbox-url needs --netbox-token-file.")
     if tls.certificate is None and (tls.key or tls.client_ca):
         raise UserError("--tls-key and --client-ca need --tls-cert.")
-    if bool(settings.backup.every_seconds) != (settings.backup.folder != Path()):
+    if bool(settings.backup.every_seconds) != (settings.backup.folder is not None):
         raise UserError("Backups need both --backup-every and --backup-dir.")
 
 
@@ -164,7 +158,7 @@ class ApiSettings:
     )
     identities: Path | None = setting(None, "--identities", "YAML; absent: open, the secret is the proof.")
     tls: Tls = field(default_factory=Tls)
-    limits: Limits = field(default_factory=Limits)
+    limits: ApiLimits = field(default_factory=ApiLimits)
     ror: Ror = field(default_factory=Ror)
     splunk: Splunk = field(default_factory=Splunk)
     netbox: Netbox = field(default_factory=Netbox)

@@ -1,4 +1,4 @@
-"""The sweep's clock: one pass every so often, in whichever replica has the duty; failures wait for the
+"""The sweep's clock: one pass every so often, in whichever replica has the lease; failures wait for the
 next.
 """
 
@@ -50,7 +50,7 @@ async def sweep_once(sweeper: Sweeper, metrics: ApiMetrics) -> Swept:
 
 
 async def count(engine: Engine, metrics: ApiMetrics, swept: Swept) -> float:
-    """Addresses and entries by state, which reads all of them: only in the replica that has the duty.
+    """Addresses and entries by state, which reads all of them: only in the replica that has the lease.
     Returns how many seconds it took.
     """
     started = time.monotonic()

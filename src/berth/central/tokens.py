@@ -10,7 +10,7 @@ from pathlib import Path
 TOKEN = re.compile(r"[\x20-\x7e]{1,8192}")  # what can be sent as a header
 
 
-class TokenFile:
+class RotatedToken:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._last = ""

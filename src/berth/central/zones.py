@@ -45,9 +45,6 @@ class Zones:
     names: tuple[str, ...]
     pools: Mapping[str, Pool]  # by zone/family; a family without prefixes has none
 
-    def serves(self, zone: str, family: Family) -> bool:
-        return pool_key(zone, family) in self.pools
-
 
 def load_zones(path: Path | None) -> Zones:
     """The zones of a file; without one, the example's three."""

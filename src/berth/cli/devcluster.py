@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.tables import print_table
-from berth.devcluster import Binaries, DevCluster, Options
+from berth.devcluster import Binaries, ClusterOptions, DevCluster
 from berth.devcluster.crds import prepare_cluster_api_crds
 from berth.devcluster.keep import Keeper
-from berth.devcluster.kept import Kept, Shelf
+from berth.devcluster.kept import KeptCluster, KeptClusters
 from berth.devcluster.programs import CORE, EVERYTHING
 from berth.devcluster.progress import Bar
 from berth.errors import UserError
@@ -56,24 +56,24 @@ def start(
     names = [*CORE, "kube-controller-manager"] if controllers else CORE
     with Bar() as bar:
         _run(Binaries.prepare(names, bar))
-    options = Options(directory=directory, port=port, durable=durable)
+    options = ClusterOptions(directory=directory, port=port, durable=durable)
     if background:
         _start_in_background(name, options, controllers)
     else:
         _start_in_foreground(options, controllers)
 
 
-def _start_in_background(name: str, options: Options, controllers: str) -> None:
+def _start_in_background(name: str, options: ClusterOptions, controllers: str) -> None:
     if options.directory:
         raise UserError("--background keeps its data under its name: leave --directory away, or --background")
-    kept = Shelf.of(os.environ).named(name)
+    kept = KeptClusters.of(os.environ).named(name)
     kept.start(options, controllers)
     typer.echo(f"The control plane runs in the background as {name}.")
     _say_how_to_use(kept.kubeconfig)
     typer.echo(f"Stop it with: berth devcluster stop {name}")
 
 
-def _start_in_foreground(options: Options, controllers: str) -> None:
+def _start_in_foreground(options: ClusterOptions, controllers: str) -> None:
     def on_ready(cluster: DevCluster) -> None:
         typer.echo(f"The control plane is ready at {cluster.api_url}")
         _say_how_to_use(cluster.kubeconfig)
@@ -93,7 +93,7 @@ def _say_how_to_use(kubeconfig: Path) -> None:
 @app.command()
 def stop(name: Name = "default") -> None:
     """Stop a cluster in the background and remove its data."""
-    kept = Shelf.of(os.environ).named(name)
+    kept = KeptClusters.of(os.environ).named(name)
     if not kept.directory.exists():
         raise UserError(
             f"there is no dev cluster named {name}: `berth devcluster list` shows which there are"
@@ -105,7 +105,7 @@ def stop(name: Name = "default") -> None:
 @app.command()
 def kubeconfig(name: Name = "default") -> None:
     """Print the path of a running cluster's kubeconfig."""
-    typer.echo(Shelf.of(os.environ).running(name).kubeconfig)
+    typer.echo(KeptClusters.of(os.environ).running(name).kubeconfig)
 
 
 @app.command("list")
@@ -113,12 +113,12 @@ def list_() -> None:
     """Show the clusters in the background."""
     rows = [
         (kept.name, _state(kept), str(kept.pid or "-"), str(kept.kubeconfig))
-        for kept in Shelf.of(os.environ).all()
+        for kept in KeptClusters.of(os.environ).all()
     ]
     print_table(("NAME", "STATE", "PID", "KUBECONFIG"), rows)
 
 
-def _state(kept: Kept) -> str:
+def _state(kept: KeptCluster) -> str:
     return "ready" if kept.ready else "starting" if kept.pid else "stopped"
 
 

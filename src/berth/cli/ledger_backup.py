@@ -83,7 +83,7 @@ def import_lines(
 
     async def fill(place: Place) -> None:
         async with place.engine(create=True) as engine:
-            sealed_with = {one.address.seal.key_id for one in _records(Path(source))} - {""}
+            sealed_with = {one.address.secret_hash.key_id for one in _records(Path(source))} - {""}
             await place.refuse_strange(engine, sealed_with)
             done = await importing.import_records(engine, _records(Path(source)))
         _tell(done)
@@ -116,8 +116,8 @@ def import_mongo(
     work(context, fill)
 
 
-def _records(source: Path) -> Iterator[queries.Record]:
-    return (one for one in snapshot.read(source) if isinstance(one, queries.Record))
+def _records(source: Path) -> Iterator[queries.LedgerRecord]:
+    return (one for one in snapshot.read(source) if isinstance(one, queries.LedgerRecord))
 
 
 def _tell(done: importing.Imported, left_out: Sequence[str] = ()) -> None:

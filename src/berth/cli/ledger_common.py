@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from berth.errors import BerthError, UserError
+from berth.net.host import canonical
 from berth.secret import Pepper
 from berth.store import queries
 from berth.store.admin import NOT_FOUND
 from berth.store.engine import Engine, connect, sqlite_path
-from berth.store.hosts import canonical
 from berth.store.migrate import migrate
 from berth.store.pepper import fitting_pepper
 
@@ -87,7 +87,7 @@ def host(text: str) -> str:
         raise UserError(f"invalid ip prefix: {text}") from None
 
 
-async def found(engine: Engine, address: str, zone: str) -> queries.Record:
+async def found(engine: Engine, address: str, zone: str) -> queries.LedgerRecord:
     record = await queries.record(engine, host(address), zone)
     if record is None:
         raise UserError(f"failed to find addresses: {NOT_FOUND}")

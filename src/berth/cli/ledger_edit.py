@@ -12,12 +12,12 @@ from berth.cli import tables
 from berth.cli.ledger_common import Address, Place, Zone, found, host, required, work
 from berth.errors import UserError, file_fault
 from berth.leasing.holders import Identity
+from berth.net.host import masked
 from berth.secret import Secret
 from berth.store import kv
 from berth.store.admin import NOT_FOUND, replace_secret
 from berth.store.clock_guard import accepted
 from berth.store.clusters import Order, release_cluster, release_entry, undo
-from berth.store.hosts import masked
 from berth.store.operators import silent
 from berth.store.sweep import CLOCK
 
@@ -48,7 +48,9 @@ def delete_service(
     async def end(place: Place) -> None:
         async with place.engine() as engine:
             record = await found(engine, address, zone)
-            if secret and not (await place.pepper(engine)).opens(Secret(secret), record.address.seal):
+            if secret and not (await place.pepper(engine)).verifies(
+                Secret(secret), record.address.secret_hash
+            ):
                 raise UserError(NOT_FOUND)
             if not await release_entry(engine, record.address.address, who):
                 raise UserError("service does not exist for this address")

@@ -18,7 +18,7 @@ from berth.central.settings import Netbox
 from berth.cli import tables
 from berth.cli.ledger_common import Json, Place, required, work
 from berth.errors import UserError
-from berth.store.hosts import masked
+from berth.net.host import masked
 
 app = typer.Typer()
 DIFFERS = 3

@@ -12,12 +12,12 @@ from berth.central.zones import load_zones
 from berth.cli import tables
 from berth.cli.ledger_common import Address, Json, Place, Zone, found, host, now_of, required, work
 from berth.errors import UserError
+from berth.net.host import masked
 from berth.secret import Pepper
 from berth.store import operators, queries
-from berth.store.hosts import masked
 from berth.store.ledger import Ledger
 from berth.store.requests import zone_of
-from berth.store.settlement import Rules
+from berth.store.settlement import LedgerRules
 
 app = typer.Typer()
 
@@ -132,7 +132,7 @@ def zones(
     async def show(place: Place) -> None:
         configured = load_zones(file)
         async with place.engine() as engine:
-            ledger = Ledger(engine, Rules(Pepper({"none": b""})))
+            ledger = Ledger(engine, LedgerRules(Pepper({"none": b""})))
             await ledger.look(configured.pools)
             tables.print_usage(ledger.usage(), as_json=json)
 

@@ -11,11 +11,11 @@ import typer
 
 from berth.leasing.holders import Entry
 from berth.leasing.usage import Usage
-from berth.store.hosts import masked
-from berth.store.operators import Operator, SilentCluster
-from berth.store.queries import Record
+from berth.net.host import masked
+from berth.store.operators import OperatorRow, SilentCluster
+from berth.store.queries import LedgerRecord
 from berth.store.requests import family_of, zone_of
-from berth.store.rows import Event
+from berth.store.rows import HistoryRow
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ def entry_json(entry: Entry) -> Json:
     return found
 
 
-def record_json(record: Record) -> Json:
+def record_json(record: LedgerRecord) -> Json:
     """Upstream's keys; where it shows the secret, ours shows that there is one."""
     return {
         "secret": "*********",
@@ -64,7 +64,7 @@ def record_json(record: Record) -> Json:
     }
 
 
-def record_text(record: Record) -> str:
+def record_text(record: LedgerRecord) -> str:
     lines = [f"Address:\t{masked(record.address.address)}", f"Zone:\t{record.zone}"]
     for row in record.holders:
         entry = row.entry
@@ -80,7 +80,7 @@ def record_text(record: Record) -> str:
     return "\n".join(lines)
 
 
-def print_records(records: list[Record], now: int, *, as_json: bool) -> None:
+def print_records(records: list[LedgerRecord], now: int, *, as_json: bool) -> None:
     if as_json:
         print_json([record_json(record) | {"state": record.state(now)} for record in records])
         return
@@ -88,7 +88,7 @@ def print_records(records: list[Record], now: int, *, as_json: bool) -> None:
     print_table(columns, (row for record in records for row in _rows(record, now)))
 
 
-def _rows(record: Record, now: int) -> Iterable[Iterable[str]]:
+def _rows(record: LedgerRecord, now: int) -> Iterable[Iterable[str]]:
     head = (masked(record.address.address), record.zone, record.state(now))
     for holder in record.holders:
         entry, who = holder.entry, holder.entry.identity
@@ -119,7 +119,7 @@ def print_usage(usage: dict[str, Usage], *, as_json: bool) -> None:
     )
 
 
-def print_history(events: list[Event], *, as_json: bool) -> None:
+def print_history(events: list[HistoryRow], *, as_json: bool) -> None:
     shown = [
         {
             "at": time_text(event.at),
@@ -138,7 +138,7 @@ def print_history(events: list[Event], *, as_json: bool) -> None:
         print_table(columns, (map(str, one.values()) for one in shown))
 
 
-def print_operators(operators: Iterable[Operator], now: int, *, as_json: bool) -> None:
+def print_operators(operators: Iterable[OperatorRow], now: int, *, as_json: bool) -> None:
     rows = [
         {
             "cluster_id": one.cluster_id,

@@ -2,8 +2,8 @@
 
 The API server waits for us, so every review has a deadline: the server's own (it tells it in `?timeout=`)
 less a little, and never more than ours. A handler that is late or fails is an HTTP error; then the
-failurePolicy of the webhook decides, and an object that is not ours is not held up by our trouble. Bodies are
-never logged: they may carry secrets.
+failurePolicy of the webhook decides, and an object that is not ours is not held up by our trouble. One that
+stumbles over what is in the object refuses it. Bodies are never logged: they may carry secrets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiohttp import web
 
 from berth import log
 from berth.control.listen import Listen, Server, serve
-from berth.control.review import Answer, BadReview, Review, parse_review, render
+from berth.control.review import Answer, BadReview, Review, denied, misshapen, parse_review, render
 from berth.metrics import Metrics
 
 Handler = Callable[[Review], Awaitable[Answer]]
@@ -30,14 +30,18 @@ Handler = Callable[[Review], Awaitable[Answer]]
 EARLY_SECONDS = 0.5
 # Go writes the webhook's timeoutSeconds (1 to 30) as a duration.
 ASKED = re.compile(r"(\d+)s")
+# What a handler raises that finds another shape than its kind has, a text for a list and the like.
+STUMBLED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+# Longer ones are read beside the event loop.
+LONG_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """An object is at most 1.5 MiB in etcd; a review may hold two and grows with JSON's escapes."""
+    """An object is at most 1.5 MiB in etcd, JSON's escapes included; a review may hold two, and who asks."""
 
     deadline_seconds: float = 5.0
-    body_bytes: int = 8 * 1024 * 1024
+    body_bytes: int = 4 * 1024 * 1024
 
 
 class _Reply(NamedTuple):
@@ -90,18 +94,28 @@ class Admission:
             return _Reply(413, b"the review is larger than this webhook accepts", "bad")
 
     async def _answered(self, request: web.Request) -> _Reply:
-        review = parse_review(await request.read())
+        body = await request.read()
+        review = await asyncio.to_thread(parse_review, body) if len(body) > LONG_BYTES else parse_review(body)
         with log.bound(webhook=request.path, uid=review.uid):
+            if why := misshapen(review):
+                self._log.info("review refused unread", cause=why)
+                return _Reply(200, render(review, _unreadable(why)), "denied")
             try:
                 answer = await self._routes[request.path](review)
             except TimeoutError:
                 raise
+            except STUMBLED as error:
+                self._failed(error)
+                return _Reply(200, render(review, _unreadable("a field is not of its kind's shape")), "error")
             except Exception as error:
-                # Type and place only: the text of an unexpected error may quote the object.
-                self._log.error("review failed", error=type(error).__name__, at=_place(error))
+                self._failed(error)
                 return _Reply(500, b"the webhook failed; its log says why", "error")
             self._note(review, answer)
             return _Reply(200, render(review, answer), answer.result)
+
+    def _failed(self, error: Exception) -> None:
+        """Type and place only: the text of an unexpected error may quote the object."""
+        self._log.error("review failed", error=type(error).__name__, at=_place(error))
 
     def _note(self, review: Review, answer: Answer) -> None:
         say = self._log.debug if answer.allowed else self._log.info
@@ -113,6 +127,10 @@ class Admission:
             object=f"{review.kind} {review.namespace}/{review.name}",
             dry_run=review.dry_run,
         )
+
+
+def _unreadable(why: str) -> Answer:
+    return denied(f"the object cannot be read: {why}", code=400, reason="BadRequest")
 
 
 def _deadline_seconds(asked: str, ours: float) -> float:

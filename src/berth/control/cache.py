@@ -70,7 +70,7 @@ class Cache:
         """
         as_of = int(resource_version or 0)
         if as_of < self._seen:
-            self.restart(items, resource_version)
+            self.reset(items, resource_version)
             return
         self._catch_up(items, as_of)
         self._seen = as_of
@@ -86,7 +86,7 @@ class Cache:
                 self._drop(key)
         self._buried = {key: revision for key, revision in self._buried.items() if revision > as_of}
 
-    def restart(self, items: list[Object], resource_version: str) -> None:
+    def reset(self, items: list[Object], resource_version: str) -> None:
         """A list from a server whose revisions went back: nothing seen before counts."""
         self._buried.clear()
         self._ended.clear()
@@ -108,7 +108,7 @@ class Cache:
 
     # What our own writes say.
 
-    def observe(self, obj: Object) -> None:
+    def put(self, obj: Object) -> None:
         """The API server's answer to a write of ours. It may come after the watch has shown the object's end:
         then it brings nothing back, since nothing would take it away again.
         """
@@ -116,7 +116,7 @@ class Cache:
         if uid_of(obj) not in self._ended:
             self._see(obj)
 
-    def bury(self, obj: Object) -> None:
+    def forget_deleted(self, obj: Object) -> None:
         """The API server confirmed that this very object is gone."""
         key = key_of(obj)
         held = self._objects.get(key)

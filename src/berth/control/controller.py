@@ -1,9 +1,9 @@
 """One kind of work: refs come from listeners, go through the queue, and are reconciled, many at a time.
 
 A reconcile is given a ref and reads everything else from caches; it may run at any time and twice in a row.
-What it raises says whether to try again: anything transient comes back with growing pauses, a lost
-leadership ends the process, and a bug is logged and tried again slowly, so that one bad object never holds
-up another.
+What it raises says whether to try again: anything transient, and every no of the API server, comes back with
+growing pauses, a lost leadership ends the process, and a bug is logged and tried again slowly, so that one
+bad object never holds up another.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
 from berth import log
+from berth.backoff import Backoff
 from berth.control.outcome import After, Outcome
-from berth.control.queue import Backoff, Queue
-from berth.errors import KubeError, NotLeader, StatusError
+from berth.control.queue import Queue
+from berth.errors import BerthError, KubeError, NotLeader
 from berth.kube.meta import Ref
 from berth.metrics import Metrics
 
@@ -73,6 +74,8 @@ class Controller:
         except KubeError as error:
             return self._again(ref, error)
         except Exception as error:
+            if isinstance(error, BerthError) and error.transient:
+                return self._again(ref, error)
             self._log.error("reconcile failed unexpectedly", error=repr(error), exc_info=True)
             self.queue.retry(ref, at_least=1.0)
             return "error"
@@ -81,9 +84,8 @@ class Controller:
             self.queue.add(ref, outcome.seconds)
         return "done"
 
-    def _again(self, ref: Ref, error: KubeError) -> str:
-        wait = error.retry_after_seconds if isinstance(error, StatusError) else None
-        delay = self.queue.retry(ref, at_least=wait or 0.0)
+    def _again(self, ref: Ref, error: BerthError) -> str:
+        delay = self.queue.retry(ref, at_least=error.retry_after_seconds or 0.0)
         say: Any = self._log.debug if error.transient else self._log.warning
         say("reconcile will be tried again", reason=error.reason, error=str(error), seconds=round(delay, 3))
         return "retry"

@@ -22,17 +22,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
+from berth.backoff import Backoff
 from berth.control.event_queue import Key, Pending, Target, Type, Waiting
 from berth.control.kube_api import Api, Object
-from berth.control.token_bucket import Bucket
 from berth.errors import KubeError, NotFound, NotLeader
 from berth.kube.meta import Ref, timestamp
 from berth.kube.resource import Resource
 from berth.metrics import Metrics
+from berth.token_bucket import Bucket
 
 EVENTS = Resource("", "v1", "Event", "events")
 MESSAGE_LENGTH = 1024
-LONGEST_PAUSE_SECONDS = 30.0
+BACKOFF = Backoff(1.0, 30.0)
 TRIES = 5
 USABLE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
@@ -183,7 +184,7 @@ class Recorder:
             self._log.debug("event not written", reason=key.reason, error=str(error))
             return
         self._expect(self._pending.put_back(key, waiting))
-        await asyncio.sleep(min(2.0**waiting.tries, LONGEST_PAUSE_SECONDS))
+        await asyncio.sleep(BACKOFF.delay(waiting.tries))
 
 
 def render(key: Key, waiting: Waiting, component: str) -> Object:

@@ -32,7 +32,7 @@ async def remove_finalizer(
     except NotFound:
         left = None
     if left is None or (meta.is_deleting(left) and not meta.finalizers(left)):
-        cache.bury(left or obj)
+        cache.forget_deleted(left or obj)
         return None
-    cache.observe(left)
+    cache.put(left)
     return left

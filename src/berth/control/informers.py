@@ -1,8 +1,9 @@
 """Caches of all that a dialect reads, each kept in step by its own watch; the barrier before work starts.
 
-No decision is made before every cache is filled. A kind whose CRD is not installed is waited for when the
-dialect cannot do without it, and counts as empty when it is optional (Cluster API beside Metal3); it is
-looked for again until it appears, and again when the version in use is served no longer.
+What is written through an informer shows in its cache at once, so that nobody decides on what we have changed
+ourselves. No decision is made before every cache is filled. A kind whose CRD is not installed is waited for
+when the dialect cannot do without it, and counts as empty when it is optional (Cluster API beside Metal3); it
+is looked for again until it appears, and again when the version in use is served no longer.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from berth import log
-from berth.control.cache import Cache, IndexKeys, Object
+from berth.control.cache import Cache, IndexKeys, Object, key_of
+from berth.control.finalizers import remove_finalizer
 from berth.errors import KubeError, NotFound
-from berth.kube.client import Client
+from berth.kube import meta
+from berth.kube.client import Client, PatchKind
 from berth.kube.resource import Resource
 from berth.kube.watch import reflect
 
@@ -37,13 +41,115 @@ class WatchSpec:
 
 
 @dataclass(slots=True)
-class Informer:
-    """One kind in memory: the version in use (None while its CRD is missing) and its cache."""
+class Served:
+    """The version of a kind in use (None while its CRD is missing); filled, or known to be missing."""
 
-    watched: WatchSpec
-    cache: Cache
     resource: Resource | None = None
-    known: asyncio.Event = field(default_factory=asyncio.Event)  # filled, or known to be missing
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Informer:
+    """One kind in memory, and its objects on the server: what a verb here learns, the cache knows too."""
+
+    def __init__(
+        self, watched: WatchSpec, cache: Cache, client: Client, served: Served | None = None
+    ) -> None:
+        self.watched = watched
+        self.cache = cache
+        self._client = client
+        self._served = served or Served()
+
+    def through(self, client: Client) -> Informer:
+        """The same kind and cache for another client: webhooks write on every replica, leading or not."""
+        return Informer(self.watched, self.cache, client, self._served)
+
+    @property
+    def resource(self) -> Resource | None:
+        """The version in use; None while its CRD is missing."""
+        return self._served.resource
+
+    @resource.setter
+    def resource(self, resource: Resource | None) -> None:
+        self._served.resource = resource
+
+    @property
+    def known(self) -> asyncio.Event:
+        """Filled, or known to be missing."""
+        return self._served.known
+
+    @property
+    def _resource(self) -> Resource:
+        return self.resource or self.watched.versions[0]
+
+    async def fetch(self, namespace: str, name: str) -> Object | None:
+        """A live read; None if there is no such object."""
+        known = self.cache.get(namespace, name)
+        try:
+            found = await self._client.get(self._resource, name, namespace)
+        except NotFound:
+            if known is not None:
+                self.cache.forget_deleted(known)
+            return None
+        self.cache.put(found)
+        return found
+
+    async def create(self, body: Object, namespace: str = "") -> Object:
+        created = await self._client.create(self._resource, body, namespace)
+        self.cache.put(created)
+        return created
+
+    async def patch(
+        self,
+        obj: Object,
+        body: Mapping[str, Any] | list[Any],
+        *,
+        kind: PatchKind = PatchKind.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+    ) -> Object:
+        """Raises NotFound if the object is gone."""
+        namespace, name = key_of(obj)
+        try:
+            written = await self._client.patch(
+                self._resource,
+                name,
+                body,
+                namespace,
+                kind=kind,
+                subresource=subresource,
+                field_manager=field_manager,
+            )
+        except NotFound:
+            self.cache.forget_deleted(obj)
+            raise
+        self.cache.put(written)
+        return written
+
+    async def delete(self, obj: Object, *, if_unchanged: bool = True) -> Object | None:
+        """Asks for deletion of this very object: what is left of it while finalizers hold it, None if it is
+        gone. Raises Conflict if another has its name, or it changed since we looked."""
+        namespace, name = key_of(obj)
+        version = meta.resource_version(obj) if if_unchanged else ""
+        try:
+            left = await self._client.delete(
+                self._resource, name, namespace, uid=meta.uid(obj), resource_version=version
+            )
+        except NotFound:
+            left = None
+        if left is None:
+            self.cache.forget_deleted(obj)
+        else:
+            self.cache.put(left)
+        return left
+
+    async def remove_finalizer(self, obj: Object, finalizer: str) -> Object | None:
+        """The object without it, None if it is gone. Raises Conflict if it changed since we looked."""
+        return await remove_finalizer(self._client, self._resource, self.cache, obj, finalizer)
+
+    @property
+    def in_use(self) -> Resource:
+        """What to write to; the first version while it is not known which one is served."""
+        return self.resource or self.watched.versions[0]
 
 
 class Informers:
@@ -51,61 +157,61 @@ class Informers:
         self._client = client
         self._namespace = namespace
         self._look_again_seconds = look_again_seconds
-        self._kept: dict[str, Informer] = {}
+        self._informers: dict[str, Informer] = {}
 
-    def keep(self, watched: WatchSpec) -> Informer:
+    def watch(self, watched: WatchSpec) -> Informer:
         """Ask for a kind; asking twice gives the same cache."""
-        if watched.key not in self._kept:
-            self._kept[watched.key] = Informer(watched, Cache(watched.indexes))
-        return self._kept[watched.key]
+        if watched.key not in self._informers:
+            self._informers[watched.key] = Informer(watched, Cache(watched.indexes), self._client)
+        return self._informers[watched.key]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as watches:
-            for kept in self._kept.values():
-                watches.create_task(self._follow(kept))
+            for informer in self._informers.values():
+                watches.create_task(self._follow(informer))
 
     async def filled(self) -> None:
         """Return when every cache has its first full list (or its kind is optional and missing)."""
-        for kept in self._kept.values():
-            await kept.known.wait()
+        for informer in self._informers.values():
+            await informer.known.wait()
 
-    async def _follow(self, kept: Informer) -> None:
+    async def _follow(self, informer: Informer) -> None:
         while True:
-            kept.resource = await self._find(kept)
-            kept.cache.filled = False  # an optional kind that was missing counted as empty until now
+            informer.resource = await self._find(informer)
+            informer.cache.filled = False  # an optional kind that was missing counted as empty until now
             try:
-                await self._reflect(kept, kept.resource)
+                await self._reflect(informer, informer.resource)
             except NotFound:
-                _log.warning("no longer served, looking for another version", resource=str(kept.resource))
+                _log.warning("no longer served, looking for another version", resource=str(informer.resource))
 
-    async def _reflect(self, kept: Informer, resource: Resource) -> None:
-        namespace = (kept.watched.namespace or self._namespace) if resource.namespaced else ""
+    async def _reflect(self, informer: Informer, resource: Resource) -> None:
+        namespace = (informer.watched.namespace or self._namespace) if resource.namespaced else ""
         await reflect(
             self._client,
             resource,
-            _Filling(kept),
+            _Filling(informer),
             namespace=namespace,
-            label_selector=kept.watched.label_selector,
-            written=lambda: kept.cache.written,
+            label_selector=informer.watched.label_selector,
+            written=lambda: informer.cache.written,
         )
 
-    async def _find(self, kept: Informer) -> Resource:
+    async def _find(self, informer: Informer) -> Resource:
         """The first version of the kind that is served; waits for the CRD as long as it takes."""
         said = False
         while True:
             try:
-                if found := await first_served(self._client, kept.watched.versions):
+                if found := await first_served(self._client, informer.watched.versions):
                     return found
             except KubeError as error:
                 _log.warning("cannot ask the API server what it serves", error=str(error))
             else:
-                if kept.watched.optional:
-                    kept.cache.filled = True
-                    kept.known.set()
+                if informer.watched.optional:
+                    informer.cache.filled = True
+                    informer.known.set()
                 elif not said:
                     _log.warning(
                         "waiting for a CRD; install it with: berth manifests crds | kubectl apply -f -",
-                        crd=kept.watched.key,
+                        crd=informer.watched.key,
                     )
                     said = True
             await asyncio.sleep(self._look_again_seconds)
@@ -116,20 +222,20 @@ class _Filling:
     the cache has from before is of another version of the kind, and looks otherwise.
     """
 
-    def __init__(self, kept: Informer) -> None:
-        self._cache = kept.cache
-        self._known = kept.known
+    def __init__(self, informer: Informer) -> None:
+        self._cache = informer.cache
+        self._known = informer.known
         self._first = True
-        self.apply = kept.cache.apply
+        self.apply = informer.cache.apply
 
     def replace(self, items: list[Object], resource_version: str) -> None:
         if self._first:
-            self.restart(items, resource_version)
+            self.reset(items, resource_version)
         else:
             self._cache.replace(items, resource_version)
 
-    def restart(self, items: list[Object], resource_version: str) -> None:
-        self._cache.restart(items, resource_version)
+    def reset(self, items: list[Object], resource_version: str) -> None:
+        self._cache.reset(items, resource_version)
         self._first = False
         self._known.set()
 

@@ -22,21 +22,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from berth.backoff import Backoff
+
 Key = TypeVar("Key", bound=Hashable)
 SLACK = 64  # wishes that were overtaken stay among the delayed ones until there are more of them than this
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Growing pauses with jitter: first, doubled each time, never above the ceiling."""
-
-    first_seconds: float = 0.05
-    most_seconds: float = 60.0
-    jitter: float = 0.25
-
-    def delay(self, failures: int, draw: float) -> float:
-        plain = min(self.most_seconds, self.first_seconds * 2.0 ** min(failures, 32))
-        return plain * (1 - self.jitter * draw)
 
 
 @dataclass(slots=True)

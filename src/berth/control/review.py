@@ -5,8 +5,9 @@
 A handler gives an answer; it never raises to refuse. What it raises is a failed call, and then the webhook's
 failurePolicy decides.
 
-Anybody who reaches the port can send a review. One whose objects are not what its request names is refused
-here, for all dialects; what is stored, each looks up itself before it does something on a review's word.
+Anybody who reaches the port can send a review. One whose objects are not what its request names, or not of
+the shape that an API server lets in, is refused here, for all dialects; what is stored, each looks up itself
+before it does something on a review's word. Nothing repeats more of it than a reader needs.
 """
 
 from __future__ import annotations
@@ -23,10 +24,18 @@ from berth.control.jsonpatch import Operation, diff
 
 Object = dict[str, Any]
 API_VERSION = "admission.k8s.io/v1"
+LONGEST_NAME = 253
+LONGEST_ECHO = 200  # characters of a value that an answer repeats
+MOST_PARTS = 600_000  # commas, or brackets that open, in a body: more is no object's, and is long to read
 
 
 class BadReview(ValueError):
     """The body is no AdmissionReview v1 request; the text says why."""
+
+
+def cut(text: str) -> str:
+    """As much of a user's text as an answer repeats."""
+    return text if len(text) <= LONGEST_ECHO else f"{text[:LONGEST_ECHO]}..."
 
 
 class GroupKind(NamedTuple):
@@ -116,11 +125,13 @@ class Fault(NamedTuple):
 
     @property
     def body(self) -> str:
-        shown = json.dumps(self.value, separators=(",", ":"), ensure_ascii=False, default=str)
-        return f"Invalid value: {shown}: {self.text}"
+        value = cut(self.value) if isinstance(self.value, str) else self.value
+        shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+        shown = shown if isinstance(value, str) else cut(shown)
+        return f"Invalid value: {shown}: {cut(self.text)}"
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.body}"
+        return f"{cut(self.path)}: {self.body}"
 
 
 class Faults:
@@ -145,12 +156,14 @@ class Faults:
         told = [str(fault) for fault in self._faults]
         listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
         message = f'{review.kind} "{review.name}" is invalid: {listed}'
-        causes = tuple(Cause(fault.path, fault.body) for fault in self._faults)
+        causes = tuple(Cause(cut(fault.path), fault.body) for fault in self._faults)
         return denied(message, code=422, reason="Invalid", causes=causes)
 
 
 def parse_review(body: bytes) -> Review:
     """The question in a body, or BadReview."""
+    if max(body.count(b","), body.count(b"{") + body.count(b"[")) > MOST_PARTS:
+        raise BadReview("the body has more parts than any object")
     try:
         envelope = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -165,17 +178,17 @@ def parse_review(body: bytes) -> Review:
 def _review(request: Any) -> Review:
     try:
         review = Review(
-            uid=_text(request["uid"]),
-            operation=_text(request["operation"]),
-            kind=GroupKind(request["kind"].get("group", ""), _text(request["kind"]["kind"])),
-            resource=_text(request["resource"]["resource"]),
+            uid=_name(request["uid"]),
+            operation=_name(request["operation"]),
+            kind=GroupKind(_short(request["kind"].get("group")), _name(request["kind"]["kind"])),
+            resource=_name(request["resource"]["resource"]),
             namespace=_word(request.get("namespace")),
             name=_word(request.get("name")) or _own_name(request),
-            user=_user(request.get("userInfo") or {}),
+            user=_user(_mapping(request.get("userInfo"))),
             object=_object(request.get("object")),
             old_object=_object(request.get("oldObject")),
             dry_run=request.get("dryRun") is True,
-            subresource=request.get("subResource", ""),
+            subresource=_short(request.get("subResource")),
             options=_object(request.get("options")),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -194,40 +207,83 @@ def _refuse_another(review: Review, name: str, about: Mapping[str, Any]) -> None
             raise BadReview(f"the {field_} of the {name} is not that of the request")
 
 
+def misshapen(review: Review) -> str:
+    """Why no object of any kind can be like this; '' if one can. An API server sends what a user wrote to the
+    mutating webhooks before it looks itself, so this is an answer, not a BadReview."""
+    for what, text in (("name", review.name), ("namespace", review.namespace)):
+        if len(text) > LONGEST_NAME:
+            return f"the {what} is longer than {LONGEST_NAME} characters"
+    for obj in (review.object, review.old_object):
+        for field_ in ("spec", "status"):
+            if not isinstance(obj.get(field_), dict | None):
+                return f"{field_} is not an object"
+        about = obj.get("metadata") or {}
+        for field_ in ("generateName", "uid", "resourceVersion"):
+            if len(about.get(field_) or "") > LONGEST_NAME:
+                return f"metadata.{field_} is longer than {LONGEST_NAME} characters"
+    return ""
+
+
 def _word(value: Any) -> str:
     if not isinstance(value, str | None):
         raise TypeError("not a text")
     return value or ""
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise TypeError("not a text")
-    return value
+def _short(value: Any) -> str:
+    """What is the API server's own, not a user's."""
+    text = _word(value)
+    if len(text) > LONGEST_NAME:
+        raise TypeError("not a name")
+    return text
+
+
+def _name(value: Any) -> str:
+    """The same, and it has to be there."""
+    if not (text := _short(value)):
+        raise TypeError("not a name")
+    return text
+
+
+def _mapping(value: Any) -> Object:
+    if not isinstance(value, dict | None):
+        raise TypeError("not an object")
+    return value or {}
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | None) or not all(isinstance(text, str) for text in value or ()):
+        raise TypeError("not a list of texts")
+    return tuple(value or ())
 
 
 def _object(value: Any) -> Object:
     """Its metadata is what everybody reads: of the shape that an API server lets in."""
-    if not isinstance(value, dict | None):
-        raise TypeError("not an object")
-    about = (value or {}).get("metadata") or {}
-    for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp"):
+    found = _mapping(value)
+    about = _mapping(found.get("metadata"))
+    for key in ("name", "generateName", "namespace", "uid", "resourceVersion", "deletionTimestamp"):
         _word(about.get(key))
+    for key in ("kind", "apiVersion"):
+        _word(found.get(key))
     for key in ("annotations", "labels"):
-        if not all(isinstance(text, str) for text in (about.get(key) or {}).values()):
+        if not all(isinstance(text, str) for text in _mapping(about.get(key)).values()):
             raise TypeError("not a text")
-    return value or {}
+    _texts(about.get("finalizers"))
+    references = about.get("ownerReferences")
+    if not isinstance(references, list | None) or not all(isinstance(one, dict) for one in references or ()):
+        raise TypeError("not a list of objects")
+    return found
 
 
 def _own_name(request: Mapping[str, Any]) -> str:
     """With generateName the server names the object after the mutating webhooks: then there is none yet."""
-    meta = (request.get("object") or {}).get("metadata") or {}
+    meta = _mapping(_mapping(request.get("object")).get("metadata"))
     return _word(meta.get("name"))
 
 
 def _user(info: Mapping[str, Any]) -> User:
-    groups, extra = tuple(info.get("groups") or ()), info.get("extra") or {}
-    return User(info.get("username", ""), info.get("uid", ""), groups, extra)
+    extra = {key: _texts(texts) for key, texts in _mapping(info.get("extra")).items()}
+    return User(_word(info.get("username")), _word(info.get("uid")), _texts(info.get("groups")), extra)
 
 
 def render(review: Review, answer: Answer) -> bytes:

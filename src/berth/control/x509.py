@@ -1,4 +1,5 @@
-"""The webhook's own certificate authority, as values: make, issue, renew. Pure but for fresh keys.
+"""A certificate authority as values: make, issue, renew. Pure but for fresh keys, all P-256, which are
+made in a millisecond. The webhooks have an authority of their own, and so has every dev cluster.
 
 A `Keyring` holds one or two authorities (oldest first) and the serving certificate. `renewed()` says what it
 should be now. A new authority joins the ring first and only signs after `overlap`: by then every API server
@@ -33,6 +34,30 @@ class Policy:
     authority: timedelta = timedelta(days=3650)
     certificate: timedelta = timedelta(days=90)
     overlap: timedelta = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose a certificate is, and whether a client shows it too."""
+
+    name: str
+    group: str = ""
+    is_client: bool = False
+
+    @property
+    def full_name(self) -> x509.Name:
+        parts = [x509.NameAttribute(NameOID.COMMON_NAME, self.name)]
+        if self.group:
+            parts.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, self.group))
+        return x509.Name(parts)
+
+    @property
+    def usages(self) -> list[x509.ObjectIdentifier]:
+        client = [ExtendedKeyUsageOID.CLIENT_AUTH] if self.is_client else []
+        return [ExtendedKeyUsageOID.SERVER_AUTH, *client]
+
+
+WEBHOOK = Subject("berth webhook")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +135,13 @@ def _covers(pair: Pair, names: Sequence[str]) -> bool:
     return set(_general_names(names)) <= set(_extension(pair.x509, x509.SubjectAlternativeName))
 
 
-def make_authority(now: datetime, life: timedelta) -> Pair:
+def make_authority(now: datetime, life: timedelta, name: str = "") -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     # A name of its own: verifiers look issuers up by name, and two of ours may be trusted at once.
-    name = _common_name(f"berth webhook authority {secrets.token_hex(4)}")
+    subject = Subject(name or f"berth webhook authority {secrets.token_hex(4)}").full_name
     builder = (
-        _builder(name, key, now, life)
-        .issuer_name(name)
+        _builder(subject, key, now, life)
+        .issuer_name(subject)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -124,23 +149,30 @@ def make_authority(now: datetime, life: timedelta) -> Pair:
     return _pair(builder, key, key)
 
 
-def issue(authority: Pair, names: Sequence[str], now: datetime, life: timedelta) -> Pair:
-    """A serving certificate for these DNS names and IP addresses, not outliving its authority."""
+def issue(
+    authority: Pair,
+    names: Sequence[str],
+    now: datetime,
+    life: timedelta,
+    subject: Subject = WEBHOOK,
+) -> Pair:
+    """A certificate for these DNS names and IP addresses, if any, not outliving its authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.x509
     life = min(life, authority.ends_at - now)
     identifier = _extension(issuer, x509.SubjectKeyIdentifier)
     builder = (
-        _builder(_common_name("berth webhook"), key, now, life)
+        _builder(subject.full_name, key, now, life)
         .issuer_name(issuer.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(_general_names(names)), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(subject.usages), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
         )
     )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(_general_names(names)), critical=False)
     return _pair(builder, key, _load_key(authority.key))
 
 
@@ -191,10 +223,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _common_name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def _general_names(names: Sequence[str]) -> list[x509.GeneralName]:

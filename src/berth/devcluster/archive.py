@@ -37,23 +37,23 @@ TIMEOUT = aiohttp.ClientTimeout(total=600, connect=5, sock_connect=5, sock_read=
 CHUNK = 1 << 16
 
 
-class Source(NamedTuple):
+class ArchiveSource(NamedTuple):
     url: str  # empty: switched off
     sha512: str  # in hexadecimal; empty: not known
 
 
-OFF = Source("", "")
+OFF = ArchiveSource("", "")
 
 
-def source(environ: Mapping[str, str]) -> Source:
+def source(environ: Mapping[str, str]) -> ArchiveSource:
     """Where the archive is and what it must be: from a mirror, too, what is pinned, or the user's own."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     url = environ.get(SETTING, ADDRESS).format(system=sys.platform, machine=machine)
     digest = environ.get(DIGEST_SETTING) or PINNED.get(f"{sys.platform}/{machine}", "")
-    return Source(url, digest.strip().lower())
+    return ArchiveSource(url, digest.strip().lower())
 
 
-async def fetch(source: Source, workshop: Path, names: Iterable[str], report: Report) -> list[Path]:
+async def fetch(source: ArchiveSource, workshop: Path, names: Iterable[str], report: Report) -> list[Path]:
     """Those of the named programs that the archive holds, still in the workshop; none if it cannot be had."""
     if not source.url:
         return []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from berth.devcluster import cache, programs
-from berth.devcluster.cache import Cache
+from berth.devcluster.cache import BinaryCache
 from berth.devcluster.programs import CORE, Program
 from berth.devcluster.progress import Report, silent
 from berth.errors import UserError
@@ -38,7 +38,7 @@ class Places:
 
     assets: Path | None
     path: str
-    cache: Cache
+    cache: BinaryCache
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Self:

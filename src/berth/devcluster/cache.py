@@ -28,9 +28,9 @@ MAKING = ".making-"
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
+class BinaryCache:
     directory: Path
-    archive: archive.Source = archive.OFF
+    archive: archive.ArchiveSource = archive.OFF
 
     def find(self, program: Program) -> Path | None:
         file = self.directory / program.name
@@ -52,13 +52,13 @@ class Cache:
         made.replace(self.directory / program.name)
 
 
-def of(environ: Mapping[str, str]) -> Cache:
+def of(environ: Mapping[str, str]) -> BinaryCache:
     base = environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     directory = Path(base) / "berth" / "controlplane" / KUBERNETES.version
-    return Cache(directory, archive.source(environ))
+    return BinaryCache(directory, archive.source(environ))
 
 
-async def fill(cache: Cache, programs: list[Program], report: Report) -> None:
+async def fill(cache: BinaryCache, programs: list[Program], report: Report) -> None:
     """Each program as soon as it is done, so that an interrupted run has not worked in vain."""
     with explained(str(cache.directory)):
         async with workshop(cache, report) as directory:
@@ -70,7 +70,7 @@ async def fill(cache: Cache, programs: list[Program], report: Report) -> None:
                     cache.place(program, await build.program(program))
 
 
-async def _from_archive(cache: Cache, directory: Path, programs: list[Program], report: Report) -> None:
+async def _from_archive(cache: BinaryCache, directory: Path, programs: list[Program], report: Report) -> None:
     wanted = {
         program.name: program for program in programs if program.name in CORE and not cache.find(program)
     }
@@ -80,7 +80,7 @@ async def _from_archive(cache: Cache, directory: Path, programs: list[Program], 
 
 
 @asynccontextmanager
-async def workshop(cache: Cache, report: Report) -> AsyncIterator[Path]:
+async def workshop(cache: BinaryCache, report: Report) -> AsyncIterator[Path]:
     """A directory on the cache's own disk, so that placing is one rename; nobody else fills meanwhile."""
     cache.directory.mkdir(parents=True, exist_ok=True)
     lock = Lock(cache.directory / ".lock")

@@ -22,7 +22,7 @@ from typing import Self
 from berth.devcluster import commands, directory, kubeconfig, pki, ports
 from berth.devcluster.binaries import Binaries
 from berth.devcluster.commands import Plane, Ports
-from berth.devcluster.endpoint import Answer, Endpoint, context_for
+from berth.devcluster.endpoint import Endpoint, EndpointAnswer, context_for
 from berth.devcluster.faults import StartFailed, explained
 from berth.devcluster.process import Process
 
@@ -33,7 +33,7 @@ RACES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ClusterOptions:
     """How a cluster differs from the plain one."""
 
     directory: Path | None = None  # given: kept after stop and found again; None: a temporary one
@@ -46,8 +46,8 @@ class Options:
 class DevCluster:
     """Starts, stops and breaks one control plane. Not bound to the event loop that started it."""
 
-    def __init__(self, options: Options | None = None, binaries: Binaries | None = None) -> None:
-        self.options = options or Options()
+    def __init__(self, options: ClusterOptions | None = None, binaries: Binaries | None = None) -> None:
+        self.options = options or ClusterOptions()
         self._given = binaries
         self._home: directory.Home | None = None
         self._plane: Plane | None = None
@@ -88,7 +88,7 @@ class DevCluster:
             raise RuntimeError("the cluster is not started")
         return self._plane
 
-    async def request(self, method: str, path: str, body: object = None) -> Answer:
+    async def request(self, method: str, path: str, body: object = None) -> EndpointAnswer:
         """One request as the administrator; for set-up and readiness, `kube.Client` is for work."""
         return await self._api().request(method, path, body)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from berth.devcluster import cache as caches
 from berth.devcluster import gotool
 from berth.devcluster.build import download
-from berth.devcluster.cache import Cache
+from berth.devcluster.cache import BinaryCache
 from berth.devcluster.faults import explained
 from berth.devcluster.programs import CLUSTER_API
 from berth.devcluster.progress import Report, Step, silent
@@ -23,7 +23,7 @@ CLUSTERS = "cluster.x-k8s.io_clusters"
 USUAL = (CLAIMS, ADDRESSES, CLUSTERS)
 
 
-def cluster_api_crds(names: Iterable[str] = USUAL, cache: Cache | None = None) -> list[Path]:
+def cluster_api_crds(names: Iterable[str] = USUAL, cache: BinaryCache | None = None) -> list[Path]:
     """Files for `kubectl apply -f`; `names` are `<group>_<plural>`."""
     directory = _directory(cache or caches.of(os.environ))
     files = [directory / f"{name}.yaml" for name in names]
@@ -33,7 +33,7 @@ def cluster_api_crds(names: Iterable[str] = USUAL, cache: Cache | None = None) -
     return files
 
 
-async def prepare_cluster_api_crds(report: Report = silent, cache: Cache | None = None) -> Path:
+async def prepare_cluster_api_crds(report: Report = silent, cache: BinaryCache | None = None) -> Path:
     """All of them; the directory they are in."""
     cache = cache or caches.of(os.environ)
     directory = _directory(cache)
@@ -46,7 +46,7 @@ async def prepare_cluster_api_crds(report: Report = silent, cache: Cache | None 
     return directory
 
 
-def _directory(cache: Cache) -> Path:
+def _directory(cache: BinaryCache) -> Path:
     return cache.directory / f"cluster-api-{CLUSTER_API.version}-crds"
 
 

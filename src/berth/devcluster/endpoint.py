@@ -22,7 +22,7 @@ PROBE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointAnswer:
     status: int
     text: str
 
@@ -45,7 +45,7 @@ class Endpoint:
     def url(self) -> str:
         return f"https://127.0.0.1:{self.port}"
 
-    async def request(self, method: str, path: str, body: object = None) -> Answer:
+    async def request(self, method: str, path: str, body: object = None) -> EndpointAnswer:
         return await asyncio.to_thread(self._request, method, path, body, TIMEOUT_SECONDS)
 
     async def answers(self, path: str) -> bool:
@@ -54,7 +54,7 @@ class Endpoint:
         except Unreachable:
             return False
 
-    def _request(self, method: str, path: str, body: object, seconds: float) -> Answer:
+    def _request(self, method: str, path: str, body: object, seconds: float) -> EndpointAnswer:
         content = None if body is None else json.dumps(body)
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.port, context=self.context, timeout=seconds
@@ -62,7 +62,7 @@ class Endpoint:
         try:
             connection.request(method, path, content, {"Content-Type": "application/json"})
             response = connection.getresponse()
-            return Answer(response.status, response.read().decode(errors="replace"))
+            return EndpointAnswer(response.status, response.read().decode(errors="replace"))
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"no answer from {self.url}{path}: {error}") from error
         finally:

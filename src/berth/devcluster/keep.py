@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from berth.devcluster.cluster import DevCluster, Options
+from berth.devcluster.cluster import ClusterOptions, DevCluster
 from berth.devcluster.directory import READY
 from berth.devcluster.faults import StartFailed, explained
 from berth.devcluster.process import Process
@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.5
 class Keeper:
     """One life of a cluster, ended by SIGINT, SIGTERM or SIGHUP at any moment of it."""
 
-    options: Options
+    options: ClusterOptions
     on_ready: Callable[[DevCluster], None]
     controllers: str = ""
     ready: bool = False
@@ -67,7 +67,7 @@ class Keeper:
 
 def main(directory: Path, port: int, durable: bool, controllers: str) -> None:
     """In the background. One line on standard output tells the waiting command how the start went."""
-    options = Options(directory=directory, port=port, durable=durable)
+    options = ClusterOptions(directory=directory, port=port, durable=durable)
     try:
         asyncio.run(Keeper(options, _tell_ready, controllers).keep())
     except UserError as error:

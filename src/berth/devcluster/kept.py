@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from berth.devcluster.cluster import Options
+from berth.devcluster.cluster import ClusterOptions
 from berth.devcluster.directory import LOCK, READY
 from berth.devcluster.faults import explained
 from berth.devcluster.files import holder
@@ -30,7 +30,7 @@ POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptCluster:
     """One named cluster, running or not."""
 
     directory: Path
@@ -51,7 +51,7 @@ class Kept:
     def kubeconfig(self) -> Path:
         return self.directory / "kubeconfig"
 
-    def start(self, options: Options, controllers: str = "") -> None:
+    def start(self, options: ClusterOptions, controllers: str = "") -> None:
         """Returns when it serves. What fails leaves the log but no process."""
         if self.pid is not None:
             raise UserError(
@@ -72,7 +72,7 @@ class Kept:
             if keeper.stdout:
                 keeper.stdout.close()
 
-    def _spawn(self, options: Options, controllers: str) -> subprocess.Popen[str]:
+    def _spawn(self, options: ClusterOptions, controllers: str) -> subprocess.Popen[str]:
         durable = "durable" if options.durable else "quick"
         arguments = [str(self.directory), str(options.port), durable, controllers]
         with (self.directory / KEEPER_LOG).open("wb") as log:
@@ -113,24 +113,24 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class KeptClusters:
     """All named clusters of one person."""
 
     directory: Path
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Shelf:
+    def of(cls, environ: Mapping[str, str]) -> KeptClusters:
         base = environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return cls(Path(base) / "berth" / "devclusters")
 
-    def named(self, name: str) -> Kept:
+    def named(self, name: str) -> KeptCluster:
         if not NAME.fullmatch(name):
             raise UserError(
                 f"{name!r} is no name for a dev cluster: small letters, digits and dashes, up to 42"
             )
-        return Kept(self.directory / name)
+        return KeptCluster(self.directory / name)
 
-    def running(self, name: str) -> Kept:
+    def running(self, name: str) -> KeptCluster:
         kept = self.named(name)
         if not kept.ready:
             raise UserError(
@@ -138,7 +138,7 @@ class Shelf:
             )
         return kept
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[KeptCluster]:
         if not self.directory.exists():
             return []
-        return [Kept(path) for path in sorted(self.directory.iterdir()) if path.is_dir()]
+        return [KeptCluster(path) for path in sorted(self.directory.iterdir()) if path.is_dir()]

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from berth.control.review import LONGEST_ECHO
+
 Object = dict[str, Any]
 
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -36,7 +38,7 @@ NUMBER = "^[+-]?[0-9]{1,9}$"
 
 SAID = {
     "name": "said",
-    "expression": "has(object.metadata.annotations) ? object.metadata.annotations : {}",
+    "expression": "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}",
 }
 BEFORE = {
     "name": "before",
@@ -54,6 +56,11 @@ def text(value: str) -> str:
     """A CEL string."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def cut(value: str) -> str:
+    cut = f"text.size() > {LONGEST_ECHO} ? text.substring(0, {LONGEST_ECHO}) + '...' : text"
+    return f"[{value}].map(text, {cut})[0]"
 
 
 def pattern(value: str) -> str:

@@ -59,21 +59,24 @@ class Question(NamedTuple):
         return self.obj.get("status") or {}
 
 
+async def nothing(client: Client, settings: Settings) -> list[Any]:
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What a dialect shows of itself."""
 
-    kinds: Mapping[
-        str, tuple[Resource, ...]
-    ]  # by the word of `berth explain`: the versions it may be served in
-    pools: Callable[[Client, Settings], Awaitable[list[PoolRow]]]
-    leases: Callable[[Client, Settings], Awaitable[list[LeaseRow]]]
-    findings: Callable[[Client, Settings], Awaitable[list[Finding]]]
-    answer: Callable[[Question], str]  # what a claim has, or why it waits
-    considers: Callable[[PoolRow, Object, Settings], bool]  # whether a claim could be served from a pool
+    # By the word of `berth explain`: the versions it may be served in; and kubectl's short names of those.
+    kinds: Mapping[str, tuple[Resource, ...]] = field(default_factory=dict)
+    short: Mapping[str, str] = field(default_factory=dict)
+    pools: Callable[[Client, Settings], Awaitable[list[PoolRow]]] = nothing
+    leases: Callable[[Client, Settings], Awaitable[list[LeaseRow]]] = nothing
+    findings: Callable[[Client, Settings], Awaitable[list[Finding]]] = nothing
+    answer: Callable[[Question], str] = lambda asked: NO_ANSWER  # what a claim has, or why it waits
+    considers: Callable[[PoolRow, Object, Settings], bool] = lambda row, claim, settings: True
     named_pool: Callable[[Object], PoolRow | None] = lambda claim: None  # as if it were not there
     is_ours: Callable[[Object], bool] = lambda obj: False  # where another dialect serves the kind too
-    short: Mapping[str, str] = field(default_factory=dict)  # kubectl's short names of these words
 
 
 async def objects(client: Client, *versions: Resource, namespace: str = "") -> list[Object]:

@@ -20,7 +20,7 @@ class Listing(NamedTuple):
     resource_version: str
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     items: list[Object]
     resource_version: str
     token: str  # for the next page; empty on the last
@@ -40,12 +40,12 @@ def parse_object(text: bytes) -> Object:
     return obj
 
 
-def parse_page(text: bytes) -> Page:
+def parse_page(text: bytes) -> ListPage:
     """An answer without a list is no empty list: "nothing there" must have been said."""
     body = parse_object(text)
     try:
         meta = body["metadata"]
-        return Page(body["items"] or [], meta["resourceVersion"], meta.get("continue", ""))
+        return ListPage(body["items"] or [], meta["resourceVersion"], meta.get("continue", ""))
     except (KeyError, TypeError) as error:
         raise Unreachable("the answer is not a list; something stands before the API server") from error
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from berth import log
 from berth.errors import UserError
 from berth.kube import kubeconfig
-from berth.kube.http.tls import ClientCertificate, Pem, Trust
-from berth.kube.identity import Proof, TokenFile
+from berth.kube.http.tls import ClientCertificate, Pem, ServerTrust
+from berth.kube.identity import BearerTokenFile, Proof
 from berth.kube.kubeconfig import Context
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -29,7 +29,7 @@ FILES_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class RequestAuth:
     """What one request needs to be let in."""
 
     authorization: str = field(repr=False)
@@ -49,18 +49,18 @@ class Credentials:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._log = log.get("berth.kube")
-        self._access: Access | None = None
+        self._access: RequestAuth | None = None
         self._tls: tuple[object, ssl.SSLContext] | None = None
 
     def __repr__(self) -> str:
         return f"Credentials({self.server})"
 
-    def access(self) -> Access | None:
+    def access(self) -> RequestAuth | None:
         """The access in hand, or None if it must be renewed first; no await, it is asked on every request."""
         access = self._access
         return access if access is not None and self._clock() < access.valid_until_seconds else None
 
-    async def renew(self, refused: Access | None = None) -> Access:
+    async def renew(self, refused: RequestAuth | None = None) -> RequestAuth:
         """Proves us anew. `refused` is the access the server did not take: if it was replaced since, that
         will do.
         """
@@ -70,7 +70,7 @@ class Credentials:
                 access = self._access = await self._prove(keep_old=refused is None)
             return access
 
-    async def _prove(self, keep_old: bool) -> Access:
+    async def _prove(self, keep_old: bool) -> RequestAuth:
         try:
             return self._entry(await self._identity.prove())
         except UserError as error:
@@ -81,12 +81,12 @@ class Credentials:
             self._log.warning("credentials could not be renewed", server=self.server, error=str(error))
             return replace(self._access, valid_until_seconds=self._clock() + FILES_SECONDS)
 
-    def _entry(self, proof: Proof) -> Access:
+    def _entry(self, proof: Proof) -> RequestAuth:
         tls = self._context(proof.certificate) if self.server.startswith("https://") else None
         until = proof.valid_until_seconds
         if _files(self._trust.ca, proof.certificate):
             until = min(until, self._clock() + FILES_SECONDS)
-        return Access(proof.authorization, tls, until)
+        return RequestAuth(proof.authorization, tls, until)
 
     def _context(self, certificate: ClientCertificate) -> ssl.SSLContext:
         """The same context as long as its material is the same: connections are pooled per context."""
@@ -110,8 +110,8 @@ def in_cluster(env: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> Con
     namespace = directory / "namespace"
     return Context(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
-        trust=Trust(Pem(file=directory / "ca.crt")),
-        identity=TokenFile(directory / "token"),
+        trust=ServerTrust(Pem(file=directory / "ca.crt")),
+        identity=BearerTokenFile(directory / "token"),
         namespace=namespace.read_text().strip() if namespace.exists() else "",
     )
 

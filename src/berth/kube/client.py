@@ -24,7 +24,7 @@ from berth.kube.http.transport import JSON, Request, Transport
 from berth.kube.meta import Object
 from berth.kube.resource import Resource
 from berth.kube.retry import Retry
-from berth.kube.sender import Observe, Rules, Sender
+from berth.kube.sender import Observe, Sender, SendRules
 
 __all__ = ["SILENCE_SECONDS", "Client", "Event", "Listing", "PatchKind"]
 
@@ -61,7 +61,7 @@ class Client:
         self.credentials = credentials
         self._guard = guard or _allow
         transport = Transport(credentials, user_agent, timeout_seconds)
-        self._sender = Sender(credentials, transport, Rules(in_flight, retry or Retry(), observe))
+        self._sender = Sender(credentials, transport, SendRules(in_flight, retry or Retry(), observe))
 
     async def __aenter__(self) -> Self:
         return self

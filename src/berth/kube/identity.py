@@ -30,7 +30,7 @@ class Proof:
     valid_until_seconds: float = math.inf
 
 
-class Identity(Protocol):
+class ClientIdentity(Protocol):
     async def prove(self) -> Proof: ...
 
 
@@ -45,7 +45,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenFile:
+class BearerTokenFile:
     """A bearer token that someone else renews on disk: read again every few seconds, and after a 401."""
 
     path: Path

@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import yaml
 
 from berth.errors import UserError
-from berth.kube.http.tls import ClientCertificate, Pem, Trust
-from berth.kube.identity import Fixed, Identity, Proof, TokenFile, basic, bearer
+from berth.kube.http.tls import ClientCertificate, Pem, ServerTrust
+from berth.kube.identity import BearerTokenFile, ClientIdentity, Fixed, Proof, basic, bearer
 from berth.kube.plugin import VERSIONS, Plugin, decode
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KubeconfigEntry:
     """One named section and the file it stands in."""
 
     name: str
@@ -49,8 +49,8 @@ class Context:
     """What the current context points to, ready to connect with."""
 
     server: str
-    trust: Trust
-    identity: Identity
+    trust: ServerTrust
+    identity: ClientIdentity
     server_name: str = ""
     namespace: str = ""
 
@@ -65,7 +65,9 @@ def read(files: Sequence[Path]) -> Context:
     cluster = _entry(documents, "cluster", context.text("cluster"))
     return Context(
         server=_server(cluster),
-        trust=Trust(cluster.pem("certificate-authority"), bool(cluster.body.get("insecure-skip-tls-verify"))),
+        trust=ServerTrust(
+            cluster.pem("certificate-authority"), bool(cluster.body.get("insecure-skip-tls-verify"))
+        ),
         identity=_identity(documents, context, cluster),
         server_name=cluster.text("tls-server-name"),
         namespace=context.text("namespace"),
@@ -86,7 +88,7 @@ def _load(file: Path) -> Mapping[str, Any]:
     return body
 
 
-def _entry(documents: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name: str) -> Entry:
+def _entry(documents: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name: str) -> KubeconfigEntry:
     for file, body in documents:
         for item in _mappings(body.get(f"{kind}s")):
             if item.get("name") == name:
@@ -95,8 +97,8 @@ def _entry(documents: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name:
     raise UserError(f"{files} has no {kind} {name!r}, which the current context needs.")
 
 
-def _section(name: str, body: Any, file: Path) -> Entry:
-    entry = Entry(name, body, file)
+def _section(name: str, body: Any, file: Path) -> KubeconfigEntry:
+    entry = KubeconfigEntry(name, body, file)
     if not isinstance(body, dict):
         raise UserError(f"The entry {entry} is not a mapping.")
     return entry
@@ -106,7 +108,7 @@ def _mappings(items: Any) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _server(cluster: Entry) -> str:
+def _server(cluster: KubeconfigEntry) -> str:
     server = cluster.text("server").rstrip("/")
     if not _is_address(server):
         raise UserError(f"The cluster {cluster} has no server address that starts with https:// or http://.")
@@ -126,8 +128,8 @@ def _is_address(server: str) -> bool:
 
 
 def _identity(
-    documents: Sequence[tuple[Path, Mapping[str, Any]]], context: Entry, cluster: Entry
-) -> Identity:
+    documents: Sequence[tuple[Path, Mapping[str, Any]]], context: KubeconfigEntry, cluster: KubeconfigEntry
+) -> ClientIdentity:
     if not context.text("user"):
         return Fixed()
     user = _entry(documents, "user", context.text("user"))
@@ -140,17 +142,17 @@ def _identity(
     return _plain_identity(user, certificate)
 
 
-def _plain_identity(user: Entry, certificate: ClientCertificate) -> Identity:
+def _plain_identity(user: KubeconfigEntry, certificate: ClientCertificate) -> ClientIdentity:
     if token := user.text("token"):
         return Fixed(Proof(bearer(token), certificate))
     if path := user.path("tokenFile"):
-        return TokenFile(path, certificate)
+        return BearerTokenFile(path, certificate)
     if user.text("username"):
         return Fixed(Proof(basic(user.text("username"), user.text("password")), certificate))
     return Fixed(Proof(certificate=certificate))
 
 
-def _plugin(user: Entry, cluster: Entry) -> Plugin:
+def _plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Plugin:
     body = user.body["exec"]
     if not isinstance(body, dict) or not body.get("command"):
         raise UserError(f"The user {user} has an exec section without a command.")
@@ -169,20 +171,20 @@ def _plugin(user: Entry, cluster: Entry) -> Plugin:
     )
 
 
-def _arguments(user: Entry, items: Any) -> tuple[str, ...]:
+def _arguments(user: KubeconfigEntry, items: Any) -> tuple[str, ...]:
     if not isinstance(items or [], list):
         raise UserError(f"The user {user} has exec args that are no list.")
     return tuple(str(item) for item in items or ())
 
 
-def _environment(user: Entry, pairs: Any) -> dict[str, str]:
+def _environment(user: KubeconfigEntry, pairs: Any) -> dict[str, str]:
     try:
         return {str(pair["name"]): str(pair["value"]) for pair in pairs or ()}
     except (KeyError, TypeError) as error:
         raise UserError(f"The user {user} has an exec env entry without name and value.") from error
 
 
-def _cluster_info(cluster: Entry) -> Mapping[str, Any]:
+def _cluster_info(cluster: KubeconfigEntry) -> Mapping[str, Any]:
     """What a plug-in may know of the cluster, in the words of ExecCredential."""
     extensions = {
         item.get("name"): item.get("extension") for item in _mappings(cluster.body.get("extensions"))

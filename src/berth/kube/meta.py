@@ -110,25 +110,6 @@ def is_owned_by(obj: Mapping[str, Any], owner_uid: str) -> bool:
     return any(reference.get("uid") == owner_uid for reference in owners(obj))
 
 
-def controller_of(obj: Mapping[str, Any]) -> Object | None:
-    return next((reference for reference in owners(obj) if reference.get("controller")), None)
-
-
-def with_owner(obj: Object, reference: Object) -> Object:
-    """Adds or replaces the reference to that owner; the owner is known by its UID."""
-    present = owners(obj)
-    if reference in present:
-        return obj
-    others = [kept for kept in present if kept.get("uid") != reference["uid"]]
-    return _with_meta(obj, "ownerReferences", [*others, reference])
-
-
-def without_owner(obj: Object, owner_uid: str) -> Object:
-    if not is_owned_by(obj, owner_uid):
-        return obj
-    return _with_meta(obj, "ownerReferences", [kept for kept in owners(obj) if kept.get("uid") != owner_uid])
-
-
 # Conditions
 
 
@@ -175,11 +156,6 @@ def _transition(old: Mapping[str, Any] | None, new: Mapping[str, Any], now: date
 def timestamp(at: datetime) -> str:
     """metav1.Time: whole seconds, UTC."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def micro_timestamp(at: datetime) -> str:
-    """metav1.MicroTime, which Leases and Events use."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -58,23 +58,26 @@ def add_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation] | N
 
 
 def set_annotation(obj: Mapping[str, Any], name: str, value: str | None) -> list[Operation]:
-    """The JSON patch for one annotation; None: without it. Empty if it is so already."""
+    """The JSON patch for one annotation; None: without it. Empty if it is so already. Refused if the object
+    is not the version we looked at: its answer is the newest one, and what comes next goes over that."""
     present = meta.annotations(obj)
     if present.get(name) == value:
         return []
-    path = "/metadata/annotations/" + name.replace("~", "~0").replace("/", "~1")
+    as_seen, path = [*_same(obj), _same_version(obj)], "/metadata/annotations/" + _escaped(name)
     if value is None:
-        as_seen = {"op": "test", "path": path, "value": present[name]}
-        return [*_same(obj), as_seen, {"op": "remove", "path": path}]
+        return [*as_seen, {"op": "remove", "path": path}]
     if obj["metadata"].get("annotations") is not None:
-        return [*_same(obj), {"op": "add", "path": path, "value": value}]
-    none = {"op": "test", "path": "/metadata/annotations", "value": None}
-    return [*_same(obj), none, {"op": "add", "path": "/metadata/annotations", "value": {name: value}}]
+        return [*as_seen, {"op": "add", "path": path, "value": value}]
+    return [*as_seen, {"op": "add", "path": "/metadata/annotations", "value": {name: value}}]
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def remove_finalizer(obj: Mapping[str, Any], finalizer: str) -> list[Operation]:
     """The JSON patch that removes it from the version we looked at. Not for an object that is being deleted:
-    see control.letting_go."""
+    see control.finalizers."""
     path = f"/metadata/finalizers/{meta.finalizers(obj).index(finalizer)}"
     return [*_same(obj), _same_version(obj), {"op": "remove", "path": path}]
 

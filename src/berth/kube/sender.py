@@ -14,10 +14,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from berth.errors import StatusError, Unauthorized, Unreachable, UserError
-from berth.kube.auth import Access, Credentials
+from berth.kube.auth import Credentials, RequestAuth
 from berth.kube.http.lines import Lines
 from berth.kube.http.pool import Guard
-from berth.kube.http.transport import Answer, Request, Stream, Transport
+from berth.kube.http.transport import Request, Response, Stream, Transport
 from berth.kube.retry import Retry
 from berth.kube.status import failure
 
@@ -25,7 +25,7 @@ Observe = Callable[[str, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SendRules:
     """How requests are sent; `observe` hears (verb, code, seconds) of every attempt, code 0 being no
     answer.
     """
@@ -36,7 +36,7 @@ class Rules:
 
 
 class Sender:
-    def __init__(self, credentials: Credentials, transport: Transport, rules: Rules) -> None:
+    def __init__(self, credentials: Credentials, transport: Transport, rules: SendRules) -> None:
         self._credentials = credentials
         self._transport = transport
         self._slots = asyncio.Semaphore(rules.in_flight)
@@ -46,7 +46,7 @@ class Sender:
     async def close(self) -> None:
         await self._transport.close()
 
-    async def send(self, request: Request, guard: Guard) -> Answer:
+    async def send(self, request: Request, guard: Guard) -> Response:
         """The answer if it is a success; otherwise its error, after what may safely be repeated."""
         attempt = 0
         renewed = False
@@ -66,7 +66,7 @@ class Sender:
                 raise error
             await self._retry.sleep(wait)
 
-    async def _exchange(self, request: Request, access: Access, guard: Guard) -> Answer:
+    async def _exchange(self, request: Request, access: RequestAuth, guard: Guard) -> Response:
         if self._observe is None:
             return await self._transport.send(request, access, guard)
         started_at = time.perf_counter()
@@ -78,10 +78,10 @@ class Sender:
             self._observe(request.verb, code, time.perf_counter() - started_at)
         return answer
 
-    async def _access(self) -> Access:
+    async def _access(self) -> RequestAuth:
         return self._credentials.access() or await self._credentials.renew()
 
-    async def _has_other_access(self, error: StatusError, refused: Access) -> bool:
+    async def _has_other_access(self, error: StatusError, refused: RequestAuth) -> bool:
         """After a 401: are there newer credentials to try?"""
         if not isinstance(error, Unauthorized):
             return False
@@ -101,7 +101,7 @@ class Sender:
                 async for line in lines:
                     yield line
 
-    async def _no_stream(self, stream: Stream, access: Access) -> StatusError:
+    async def _no_stream(self, stream: Stream, access: RequestAuth) -> StatusError:
         body = b"".join([chunk async for chunk in stream.chunks])
         error = failure(stream.status, body, stream.headers.get("retry-after", ""))
         await self._has_other_access(error, access)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from berth import log
+from berth.backoff import Backoff
 from berth.errors import Gone, KubeError, NotFound, ServerError, Unreachable
 from berth.kube.client import SILENCE_SECONDS, Client, Event, Listing
 from berth.kube.meta import Object
@@ -41,7 +42,7 @@ class Sink(Protocol):
     def replace(self, items: list[Object], resource_version: str) -> None:
         """A full list: everything not in it is gone. The first list means the sink is filled."""
 
-    def restart(self, items: list[Object], resource_version: str) -> None:
+    def reset(self, items: list[Object], resource_version: str) -> None:
         """A full list from a store whose versions went back (a restored backup): what was newer never was."""
 
     def apply(self, type: str, obj: Object) -> None:
@@ -176,7 +177,7 @@ class Reflector:
 
     def _hand_over(self, listing: Listing, known: int) -> None:
         went_back = self._went_back or _is_lower(listing.resource_version, known)
-        (self._sink.restart if went_back else self._sink.replace)(listing.items, listing.resource_version)
+        (self._sink.reset if went_back else self._sink.replace)(listing.items, listing.resource_version)
         self._step_to(listing.resource_version)
         self._went_back = False
         self._not_found = 0
@@ -260,9 +261,9 @@ class Reflector:
         if trouble != self._trouble:
             self._log.warning("watch interrupted", resource=self._scope.resource.key, error=trouble)
             self._trouble = trouble
-        settings = self._settings
-        seconds = min(settings.longest_backoff_seconds, settings.backoff_seconds * 2**self._failures)
-        self._failures = min(self._failures + 1, 16)
+        backoff = Backoff(self._settings.backoff_seconds, self._settings.longest_backoff_seconds)
+        seconds = backoff.delay(self._failures)
+        self._failures += 1
         await self._clock.sleep(at_least_seconds + seconds * self._jitter(0.5, 1.0))
 
     def _recovered(self) -> None:

@@ -18,7 +18,7 @@ from berth.leasing.ordered_ranges import OrderedRanges
 from berth.leasing.space import Space
 from berth.net import Block
 
-# Any: FIRST and RANDOM work on ranked ground, the others on blockwise ground; `layout.py` sees to it.
+# Any: FIRST and RANDOM work on ranked ground, the others on blockwise ground; `build.py` sees to it.
 Chooser = Callable[[Space, Any, int, Random | None], int | None]
 
 

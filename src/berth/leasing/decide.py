@@ -8,7 +8,8 @@ RANDOM: the same state of `random`). The caller takes a grant in memory at once,
         case Keep(): ...                         # the holder has what it asks for
         case Refusal(reason=reason): ...
 
-In order: what the holder has, what is reserved for it, what it insists on, what the strategy gives.
+In order: what the holder has, whether it may have more, what is reserved for it, what it insists on, what the
+strategy gives.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """A no: of `decide`, and of the rules for addresses that several holders share (holders.py)."""
+
     reason: Reason
-    detail: str  # one sentence for people
+    detail: str = ""  # one sentence for people
     holder: str | None = None  # who has the block, where that is the reason
+    missed: bool = False  # of the IPAM-API: the secret opens not all that the holder has in this pool
 
 
 Decision: TypeAlias = Grant | Keep | Refusal
@@ -63,6 +67,8 @@ def decide(claim: Claim, spaces: Sequence[Space], random: Random | None = None) 
         for block in space.leases_of(claim.holder):
             if fits(claim, block):
                 return Keep(space, block)
+    if claim.quota is not None and claim.quota.used >= claim.quota.limit:
+        return Refusal(Reason.QUOTA_EXCEEDED, f"{claim.quota.used} of {claim.quota.limit} blocks are in use")
     if claim.name:
         for space in spaces:
             reserved = space.pool.reservations.get(claim.name)

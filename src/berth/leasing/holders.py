@@ -12,8 +12,9 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import lru_cache
+
+from berth.leasing.model import Reason
 
 DAY_MS = 24 * 60 * 60 * 1000
 RETENTION_DAYS = range(31)
@@ -24,16 +25,6 @@ CONTROL = re.compile(r"[\x00-\x1f]")
 def is_name(text: str) -> bool:
     """Whether a part of an identity, or a uid, can be stored."""
     return 0 < len(text) <= NAME_LIMIT and not CONTROL.search(text)
-
-
-class HolderReason(StrEnum):
-    """Why a holder is refused; the same word in HTTP bodies, metrics and logs."""
-
-    NO_MATCH = "NoMatch"
-    NOT_HOLDER = "NotHolder"
-    SEVERAL_HOLDERS = "SeveralHolders"
-    OTHER_HOLDER = "OtherHolder"
-    CLUSTER_FROZEN = "ClusterFrozen"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,13 +72,13 @@ class Entry:
         return self.expires_at is None
 
 
-def joined(old: Entry | None, wish: Entry) -> Entry:
+def joined(old: Entry | None, asked: Entry) -> Entry:
     """The entry after a POST: the request's data, expiry cleared. Recall is nothing else."""
-    uid = wish.uid or (old.uid if old else "")
-    return replace(wish, uid=uid, expires_at=None, pending=False, marked_by="", expires_before=None)
+    uid = asked.uid or (old.uid if old else "")
+    return replace(asked, uid=uid, expires_at=None, pending=False, marked_by="", expires_before=None)
 
 
-def reserved(old: Entry | None, wish: Entry, until: int) -> Entry:
+def reserved(old: Entry | None, asked: Entry, until: int) -> Entry:
     """The entry after a POST made during admission: it lapses at `until` unless confirmed.
 
     An active holder is not touched: its object exists, whatever becomes of this request. A retained one keeps
@@ -98,14 +89,14 @@ def reserved(old: Entry | None, wish: Entry, until: int) -> Entry:
     kept = old.expires_at if old is not None and old.expires_at is not None else until
     if old is not None and kept > until:
         return old
-    return replace(wish, expires_at=until, pending=True, marked_by="", expires_before=None)
+    return replace(asked, expires_at=until, pending=True, marked_by="", expires_before=None)
 
 
-def released(old: Entry, wish: Entry, now: int) -> Entry:
+def released(old: Entry, asked: Entry, now: int) -> Entry:
     """The entry after its holder's own DELETE: expires after retention, never later than it already would."""
-    due = _sooner(old.expires_at, after_retention(wish, now))
+    due = _sooner(old.expires_at, after_retention(asked, now))
     before = old.expires_before if old.marked_by else old.expires_at
-    return replace(wish, uid=old.uid, expires_at=due, marked_by="service", expires_before=before)
+    return replace(asked, uid=old.uid, expires_at=due, marked_by="service", expires_before=before)
 
 
 def after_retention(entry: Entry, now: int) -> int:
@@ -144,13 +135,13 @@ def _preference(candidate: tuple[Entry, str]) -> tuple[bool, int, str]:
     return (not entry.active, -(entry.expires_at or 0), address)
 
 
-def replacement_refusal(entries: Iterable[Entry], holder: Identity, now: int) -> HolderReason | None:
+def replacement_refusal(entries: Iterable[Entry], holder: Identity, now: int) -> Reason | None:
     """Why `holder` may not replace the secret; None when it is the single living holder."""
     living = [entry.identity for entry in entries if entry.lives(now)]
     if len(living) > 1:
-        return HolderReason.SEVERAL_HOLDERS
+        return Reason.SEVERAL_HOLDERS
     if living != [holder] and living:
-        return HolderReason.OTHER_HOLDER
+        return Reason.OTHER_HOLDER
     return None
 
 

@@ -36,6 +36,14 @@ class Reason(StrEnum):
     PIN_CONFLICT = "PinConflict"  # the claim insists on something else than it asks for, or has reserved
     RESERVATION_OUTSIDE = "ReservationOutside"
     RESERVATION_TAKEN = "ReservationTaken"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    # Of addresses that several holders share (holders.py):
+    NO_MATCH = "NoMatch"
+    NOT_HOLDER = "NotHolder"
+    SEVERAL_HOLDERS = "SeveralHolders"
+    OTHER_HOLDER = "OtherHolder"
+    CLUSTER_FROZEN = "ClusterFrozen"
+    UNKNOWN_ZONE = "UnknownZone"  # NO_POOL, in the IPAM-API's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +57,22 @@ class Pool:
     strategy: Strategy = Strategy.FIRST
 
 
+class Quota(NamedTuple):
+    """How many blocks of a pool the holder's group (its cluster) may have, and how many it has."""
+
+    limit: int
+    used: int
+
+
 class Claim(NamedTuple):
-    """A wish for one block. A holder may have several claims, one per family."""
+    """What somebody asks for: one block. A holder may have several claims, one per family."""
 
     holder: str  # unique key of who asks
     name: str = ""  # key into the pools' reservations
     family: Family | None = None  # None: whichever the pool prefers
     length: int | None = None  # None: one address
     pin: Block | None = None  # exactly this block or none
+    quota: Quota | None = None  # None: as many as there are
 
 
 class Lease(NamedTuple):

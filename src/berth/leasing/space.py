@@ -64,13 +64,6 @@ class Space:
         for block, holder in leases:
             self.adopt(block, holder)
 
-    def with_pool(self, pool: Pool) -> Space:
-        """An edited pool with the same leases, as a new space."""
-        space = Space(pool, self.leases())
-        if pool.strategy is Strategy.ROUND_ROBIN:
-            space.cursors = dict(self.cursors)
-        return space
-
     def edit(self, pool: Pool) -> None:
         """Change the pool in place, so that a decision being committed meanwhile still finds its space."""
         if pool != self.pool:

@@ -45,9 +45,6 @@ class Cells:
         self._parts[cell] = tuple(bitmap.pieces(ground))
         self.change(cell, 0, ground)
 
-    def is_whole(self, cell: int) -> bool:
-        return cell not in self._parts
-
     def bits(self, cell: int) -> int:
         return self._bits.get(cell, 0)
 

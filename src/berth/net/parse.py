@@ -45,7 +45,9 @@ def parse_address(text: str) -> Address:
 
 def parse_host(text: str) -> Block:
     """An address as the block it is; no CIDR."""
-    family, value = _unmapped(*_value(text, "address", text))
+    family, value = _value(text, "address", text)
+    if family is V6 and _is_mapped(value):
+        return Block(V4, value & 0xFFFFFFFF, 32)
     return Block(family, value, family.width)
 
 

@@ -52,6 +52,12 @@ class RangeSet:
     def minus(self, other: RangeSet) -> RangeSet:
         return RangeSet(gap for item in self for gap in other.gaps(item))
 
+    __or__ = union
+    __sub__ = minus
+
+    def __and__(self, other: RangeSet) -> RangeSet:
+        return self.minus(self.minus(other))
+
     def contains(self, item: Range | Block) -> bool:
         """Does all of it lie in this set?"""
         lasts = self._lasts.get(item.family, [])

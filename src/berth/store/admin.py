@@ -7,7 +7,7 @@ from berth.secret import Pepper, Secret
 from berth.store import rows, statement
 from berth.store.engine import Engine
 from berth.store.requests import zone_of
-from berth.store.rows import Event
+from berth.store.rows import HistoryRow
 
 NOT_FOUND = "no matching address found with the provided secret, zone and address"
 
@@ -27,6 +27,6 @@ async def replace_secret(
             raise UserError(
                 f"{count} services use this address; with --force all of them need the new secret."
             )
-        seal = pepper.seal(secret)
-        await tx.rows(statement.RESEAL, address, seal.key_id, seal.salt, seal.digest)
-        await rows.record(tx, [Event(now, found[0].pool, address, "secret replaced", 0, None, "cli")])
+        hashed = pepper.hash(secret)
+        await tx.rows(statement.REPLACE_HASH, address, hashed.key_id, hashed.salt, hashed.digest)
+        await rows.record(tx, [HistoryRow(now, found[0].pool, address, "secret replaced", 0, None, "cli")])

@@ -14,7 +14,7 @@ from berth.leasing import holders
 from berth.leasing.holders import Entry, Identity
 from berth.store import kv, operators, rows, statement
 from berth.store.engine import Engine, Locked, Transaction
-from berth.store.rows import Event, HolderRow
+from berth.store.rows import HistoryRow, HolderRow
 
 HOUR_MS = 3600 * 1000
 NOT_ITS_HOLDER = frozenset({"cluster", "ror", "cli", "silent"})  # whose releases can be undone
@@ -139,7 +139,7 @@ async def _change(
     changed = [new for old, new in pairs if new.entry.expires_at != old.entry.expires_at]
     await _write(tx, changed)
     await rows.record(
-        tx, [Event(now, row.pool, row.address, event, 0, row.entry.identity, detail) for row in changed]
+        tx, [HistoryRow(now, row.pool, row.address, event, 0, row.entry.identity, detail) for row in changed]
     )
     return len(changed)
 

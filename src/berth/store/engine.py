@@ -22,7 +22,7 @@ Row = Sequence[Any]
 
 
 @dataclass(slots=True)
-class Clock:
+class UtcClock:
     """UTC milliseconds. Tests move `shift_ms`; the guard of the sweep is there to notice such moves."""
 
     shift_ms: int = 0
@@ -61,7 +61,7 @@ class Locked:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a group of wishes writes: rows of three tables, and the pools whose revision then moves."""
+    """What a group of requests writes: rows of three tables, and the pools whose revision then moves."""
 
     addresses: list[tuple[Any, ...]]
     holders: list[tuple[Any, ...]]
@@ -109,8 +109,8 @@ class Engine(Protocol):
     """
 
     name: str
-    clock: Clock
-    one_lane: bool  # a single writer: one group commit for all pools
+    clock: UtcClock
+    one_writer: bool  # a single writer: one group commit for all pools
 
     def transaction(
         self, *, slow: bool = False, often: bool = False
@@ -127,14 +127,14 @@ class Engine(Protocol):
     async def close(self) -> None: ...
 
 
-async def connect(url: str, clock: Clock | None = None) -> Engine:
+async def connect(url: str, clock: UtcClock | None = None) -> Engine:
     """The engine behind `sqlite:///path` or `postgresql://…`."""
     from berth.store.postgres import Postgres  # each driver is loaded only where it is used
     from berth.store.sqlite import Sqlite
 
     if url.startswith(("postgresql://", "postgres://")):
-        return await Postgres.open(url, clock or Clock())
-    return await Sqlite.open(sqlite_path(url), clock or Clock())
+        return await Postgres.open(url, clock or UtcClock())
+    return await Sqlite.open(sqlite_path(url), clock or UtcClock())
 
 
 def sqlite_path(url: str) -> Path:

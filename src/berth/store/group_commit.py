@@ -1,7 +1,7 @@
-"""Group commit. Wishes that arrive while a transaction runs wait in their lane and are settled together by
-the next one: the busier the ledger, the cheaper each wish. A lane is one writer: all pools together on
-SQLite, each pool on PostgreSQL. The request that asked only waits for an answer; if it is cut off, its
-transaction still ends well.
+"""Group commit. Requests that arrive while a transaction runs wait in a queue and are settled together by the
+next one: the busier the ledger, the cheaper each request. A queue has one writer: SQLite has one for all
+pools, PostgreSQL one for each. Whoever asked only waits for an answer; if it is cut off, its transaction
+still ends well.
 """
 
 from __future__ import annotations
@@ -13,95 +13,90 @@ from dataclasses import dataclass, field
 
 from berth import log
 from berth.errors import StoreDown
-from berth.store.requests import Answer, Wish
+from berth.store.requests import LedgerAnswer, LedgerRequest
 
-LIMIT = 256  # wishes in one transaction
-WAITING = 10_000  # wishes in one lane before newcomers are sent away
+LIMIT = 256  # requests in one transaction
+WAITING = 10_000  # requests in one queue before newcomers are sent away
 
 
 @dataclass(slots=True)
-class Lane:
-    pool: str | None  # whose wishes these are; None: any pool's
-    waiting: deque[tuple[Wish, asyncio.Future[Answer]]] = field(default_factory=deque)
+class CommitQueue:
+    pool: str | None  # whose requests these are; None: any pool's
+    waiting: deque[tuple[LedgerRequest, asyncio.Future[LedgerAnswer]]] = field(default_factory=deque)
     busy: bool = False
 
 
-class Group:
-    """The wishes of one transaction. They are taken from the lane only once it has the lock: whoever
+class CommitGroup:
+    """The requests of one transaction. They are taken from the queue only once it has the lock: whoever
     arrives while it waits is settled with the others, and not in a transaction of its own.
     """
 
-    def __init__(self, lane: Lane) -> None:
-        self.pool = lane.pool
-        self._lane = lane
-        self._taken: list[tuple[Wish, asyncio.Future[Answer]]] = []
+    def __init__(self, queue: CommitQueue) -> None:
+        self.pool = queue.pool
+        self._queue = queue
+        self._taken: list[tuple[LedgerRequest, asyncio.Future[LedgerAnswer]]] = []
 
-    def wishes(self) -> list[Wish]:
+    def requests(self) -> list[LedgerRequest]:
         """The same ones each time; none when all who waited have given up: nobody would take an address."""
-        waiting = self._lane.waiting
+        waiting = self._queue.waiting
         while not self._taken and waiting:
             taken = [waiting.popleft() for _ in range(min(LIMIT, len(waiting)))]
-            self._taken = [(wish, answer) for wish, answer in taken if not answer.done()]
-        return [wish for wish, _ in self._taken]
+            self._taken = [(request, answer) for request, answer in taken if not answer.done()]
+        return [request for request, _ in self._taken]
 
-    def answer(self, answers: Sequence[Answer]) -> None:
+    def answer(self, answers: Sequence[LedgerAnswer]) -> None:
         for (_, future), answer in zip(self._taken, answers, strict=True):
             if not future.done():
                 future.set_result(answer)
 
     def fail(self, cause: Exception) -> None:
-        self.wishes()  # who waits for a database that cannot even begin is told as well
+        self.requests()  # who waits for a database that cannot even begin is told as well
         for _, future in self._taken:
             if not future.done():
                 future.set_exception(cause)
 
 
-class Lanes:
+class GroupCommit:
     """Owned by the ledger's task group; `settle` answers a group in order, or raises for all of it."""
 
     def __init__(
         self,
         tasks: asyncio.TaskGroup,
-        settle: Callable[[Group], Awaitable[list[Answer]]],
+        settle: Callable[[CommitGroup], Awaitable[list[LedgerAnswer]]],
         *,
-        one_lane: bool,
+        one_writer: bool,
     ) -> None:
         self._tasks = tasks
         self._settle = settle
-        self._one_lane = one_lane
-        self._lanes: dict[str | None, Lane] = {}
+        self._one_writer = one_writer
+        self._queues: dict[str | None, CommitQueue] = {}
         self._loop = asyncio.get_running_loop()
 
-    def submit(self, wish: Wish) -> asyncio.Future[Answer]:
-        key = None if self._one_lane else wish.pool
-        lane = self._lanes.get(key) or self._lanes.setdefault(key, Lane(key))
-        if len(lane.waiting) >= WAITING:
+    def submit(self, request: LedgerRequest) -> asyncio.Future[LedgerAnswer]:
+        key = None if self._one_writer else request.pool
+        queue = self._queues.get(key) or self._queues.setdefault(key, CommitQueue(key))
+        if len(queue.waiting) >= WAITING:
             raise StoreDown("too many requests wait for the database")
-        answer: asyncio.Future[Answer] = self._loop.create_future()
-        lane.waiting.append((wish, answer))
-        if not lane.busy:
-            lane.busy = True
-            self._tasks.create_task(self._drain(lane))
+        answer: asyncio.Future[LedgerAnswer] = self._loop.create_future()
+        queue.waiting.append((request, answer))
+        if not queue.busy:
+            queue.busy = True
+            self._tasks.create_task(self._drain(queue))
         return answer
 
     @property
     def waiting(self) -> int:
-        return sum(len(lane.waiting) for lane in self._lanes.values())
+        return sum(len(queue.waiting) for queue in self._queues.values())
 
-    async def _drain(self, lane: Lane) -> None:
+    async def _drain(self, queue: CommitQueue) -> None:
         try:
-            while lane.waiting:
-                await self._next_group(lane)
+            while queue.waiting:
+                group = CommitGroup(queue)
+                try:
+                    group.answer(await self._settle(group))
+                except Exception as cause:
+                    if not isinstance(cause, StoreDown):
+                        log.get("berth.store").error("a group of requests failed", error=type(cause).__name__)
+                    group.fail(cause)
         finally:
-            lane.busy = False
-
-    async def _next_group(self, lane: Lane) -> None:
-        group = Group(lane)
-        try:
-            answers = await self._settle(group)
-        except Exception as cause:
-            if not isinstance(cause, StoreDown):
-                log.get("berth.store").error("a group of wishes failed", error=type(cause).__name__)
-            group.fail(cause)
-            return
-        group.answer(answers)
+            queue.busy = False

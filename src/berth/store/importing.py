@@ -14,9 +14,9 @@ from berth.errors import UserError
 from berth.store import rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.ledger import ENSURE_POOL
-from berth.store.queries import Record
+from berth.store.queries import LedgerRecord
 from berth.store.requests import family_of, zone_of
-from berth.store.rows import AddressRow, Event
+from berth.store.rows import AddressRow, HistoryRow
 
 PORTION = 500
 T = TypeVar("T")
@@ -30,19 +30,21 @@ class Imported:
     conflicts: list[str] = field(default_factory=list)  # addresses stored for another pool or record
 
 
-async def import_records(engine: Engine, found: Iterable[Record]) -> Imported:
+async def import_records(engine: Engine, found: Iterable[LedgerRecord]) -> Imported:
     """Bring records in, and write into the history that they came."""
     done = Imported()
     for portion in portions(found):
         async with engine.transaction(slow=True) as tx:
             now, fresh = await _import(tx, portion, done)
-            events = [Event(now, one.address.pool, one.address.address, "imported", 1) for one in fresh]
+            events = [HistoryRow(now, one.address.pool, one.address.address, "imported", 1) for one in fresh]
             await rows.record(tx, events)
             await rows.advance(tx, {event.pool for event in events})
     return done
 
 
-async def _import(tx: Transaction, records: Sequence[Record], done: Imported) -> tuple[int, list[Record]]:
+async def _import(
+    tx: Transaction, records: Sequence[LedgerRecord], done: Imported
+) -> tuple[int, list[LedgerRecord]]:
     pools = sorted({record.address.pool for record in records})
     await tx.many(ENSURE_POOL, [(key, zone_of(key), family_of(key)) for key in pools])
     now = (await tx.lock(None)).now
@@ -53,7 +55,9 @@ async def _import(tx: Transaction, records: Sequence[Record], done: Imported) ->
     return now, fresh
 
 
-def _told_apart(records: Iterable[Record], stored: dict[str, AddressRow], done: Imported) -> list[Record]:
+def _told_apart(
+    records: Iterable[LedgerRecord], stored: dict[str, AddressRow], done: Imported
+) -> list[LedgerRecord]:
     """Those whose address nobody has yet; of several records of one address, the first."""
     fresh = []
     for one in records:
@@ -68,7 +72,7 @@ def _told_apart(records: Iterable[Record], stored: dict[str, AddressRow], done: 
     return fresh
 
 
-async def restore(engine: Engine, found: Iterable[Record | Event]) -> Imported:
+async def restore(engine: Engine, found: Iterable[LedgerRecord | HistoryRow]) -> Imported:
     """Into an empty ledger only: nobody's address is ever overwritten. Whatever `found` raises in the end,
     nothing stays of it.
     """
@@ -78,8 +82,8 @@ async def restore(engine: Engine, found: Iterable[Record | Event]) -> Imported:
         if await tx.rows("SELECT 1 FROM addresses LIMIT 1"):
             raise UserError("the ledger is not empty; restore into a new database.")
         for portion in portions(found):
-            await _import(tx, [one for one in portion if isinstance(one, Record)], done)
-            events = [one for one in portion if isinstance(one, Event)]
+            await _import(tx, [one for one in portion if isinstance(one, LedgerRecord)], done)
+            events = [one for one in portion if isinstance(one, HistoryRow)]
             await rows.record(tx, events)
             done.events += len(events)
         if done.conflicts or done.present:

@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from berth.leasing.holders import HolderReason, Identity
+from berth.leasing.holders import Identity
+from berth.leasing.model import Reason
 from berth.secret import Pepper
 from berth.store import operators
 from berth.store.engine import Row
 from berth.store.ledger import Ledger
 from berth.store.newcomers import Newcomers
 from berth.store.operators import Beat
-from berth.store.requests import Granted, Register
+from berth.store.requests import Granted, RegisterRequest
 from berth.store.rows import AddressRow, HolderRow
 from berth.store.sighting import Sighting
 from berth.store.statement import ADDRESS, HOLDER
@@ -42,7 +43,7 @@ class Difference:
 
 
 @dataclass(slots=True)
-class Compared:
+class Comparison:
     """What a report and the ledger say of each other."""
 
     counted: bool = False  # whether it counts as the cluster's heartbeat
@@ -62,8 +63,8 @@ class _Picture:
     entries: dict[tuple[str, str], HolderRow] = field(default_factory=dict)
     own: frozenset[str] = frozenset()  # addresses on which the cluster has entries
     opened: bool = False  # at least one of those, by the right secret
-    absent: list[Register] = field(default_factory=list)
-    recall: list[Register] = field(default_factory=list)
+    absent: list[RegisterRequest] = field(default_factory=list)
+    recall: list[RegisterRequest] = field(default_factory=list)
     conflict: list[Difference] = field(default_factory=list)
     unknown: list[Difference] = field(default_factory=list)
     guessed: list[str] = field(default_factory=list)
@@ -72,7 +73,7 @@ class _Picture:
 
     @classmethod
     def drawn(
-        cls, own: Sequence[Row], stored: Sequence[Row], listed: Sequence[Register], pepper: Pepper
+        cls, own: Sequence[Row], stored: Sequence[Row], listed: Sequence[RegisterRequest], pepper: Pepper
     ) -> _Picture:
         """From the rows of the cluster's entries, and of the addresses that are listed."""
         holders = [HolderRow.read(row) for row in own]
@@ -81,55 +82,55 @@ class _Picture:
             {(row.address, row.entry.identity.key): row for row in holders},
             frozenset(row.address for row in holders),
         )
-        for wish in listed:
-            picture.compare(wish, pepper)
+        for request in listed:
+            picture.compare(request, pepper)
         picture.guessed = [address for address in picture.guessed if address not in picture.right]
         picture.unknown = _unknown(holders, listed)
         picture.missing = Sighting.of(map(_mark, picture.absent))
         return picture
 
-    def compare(self, wish: Register, pepper: Pepper) -> None:
-        assert wish.address is not None, "a report lists addresses"
-        stored = self.stored.get(wish.address)
-        opens = pepper.opens(wish.secret, stored.seal if stored else None)
+    def compare(self, request: RegisterRequest, pepper: Pepper) -> None:
+        assert request.address is not None, "a report lists addresses"
+        stored = self.stored.get(request.address)
+        opens = pepper.verifies(request.secret, stored.secret_hash if stored else None)
         if stored is None:
-            self.absent.append(wish)
-        elif stored.pool != wish.pool or not opens:
-            self.conflict.append(_difference(wish, HolderReason.NO_MATCH))
-            self.guessed.append(wish.address)
+            self.absent.append(request)
+        elif stored.pool != request.pool or not opens:
+            self.conflict.append(_difference(request, Reason.NO_MATCH))
+            self.guessed.append(request.address)
         else:
             self.right.add(stored.address)
             self.opened = self.opened or stored.address in self.own
-            self._compare_entry(wish, self.entries.get((stored.address, wish.entry.identity.key)))
+            self._compare_entry(request, self.entries.get((stored.address, request.entry.identity.key)))
 
-    def _compare_entry(self, wish: Register, there: HolderRow | None) -> None:
+    def _compare_entry(self, request: RegisterRequest, there: HolderRow | None) -> None:
         if there is None:
-            self.absent.append(wish)
+            self.absent.append(request)
         elif there.entry.marked_by in TAKEN_BACK:
-            self.recall.append(replace(wish, only_marked_by=there.entry.marked_by))
+            self.recall.append(replace(request, only_marked_by=there.entry.marked_by))
         elif not there.entry.active and not there.entry.pending:
-            self.conflict.append(_difference(wish, "Expiring"))
+            self.conflict.append(_difference(request, "Expiring"))
 
 
-def _difference(wish: Register, reason: str = "") -> Difference:
-    return Difference(wish.address or "", wish.entry.identity, reason)
+def _difference(request: RegisterRequest, reason: str = "") -> Difference:
+    return Difference(request.address or "", request.entry.identity, reason)
 
 
-def _mark(wish: Register) -> str:
+def _mark(request: RegisterRequest) -> str:
     """Names one listed item, where the report is remembered."""
-    return f"{wish.address} {wish.entry.identity.key}"
+    return f"{request.address} {request.entry.identity.key}"
 
 
 async def compare(
-    ledger: Ledger, beat: Beat, listed: Sequence[Register], newcomers: Newcomers, *, trusted: bool
-) -> Compared:
+    ledger: Ledger, beat: Beat, listed: Sequence[RegisterRequest], newcomers: Newcomers, *, trusted: bool
+) -> Comparison:
     """`trusted`: the caller has proved elsewhere that it may speak for this cluster. Otherwise a secret
     has to open an address on which the cluster has an entry, or the cluster has nothing here: else the report
     tells nothing and counts for nothing, but for the last words of a process that was heard before and has
     nothing to list now.
     """
     picture = await _picture(ledger, beat.cluster_id, listed)
-    result = Compared(guessed=picture.guessed)
+    result = Comparison(guessed=picture.guessed)
     if not (trusted or picture.opened or not picture.own):
         if beat.leaving and (newcomers.know(beat) or await operators.has_spoken(ledger.engine, beat)):
             result.counted = True
@@ -152,13 +153,13 @@ async def compare(
 
 
 def _missing(
-    absent: Iterable[Register], adopted: Iterable[Difference], refused: Mapping[str, str]
+    absent: Iterable[RegisterRequest], adopted: Iterable[Difference], refused: Mapping[str, str]
 ) -> list[Difference]:
     done = {(one.address, one.who) for one in adopted}
     return [
-        _difference(wish, refused.get(_mark(wish), ""))
-        for wish in absent
-        if (wish.address, wish.entry.identity) not in done
+        _difference(request, refused.get(_mark(request), ""))
+        for request in absent
+        if (request.address, request.entry.identity) not in done
     ]
 
 
@@ -167,49 +168,51 @@ async def beside(items: int, function: Callable[..., T], *args: Any) -> T:
     return function(*args) if items <= PORTION else await asyncio.to_thread(function, *args)
 
 
-async def _picture(ledger: Ledger, cluster_id: str, listed: Sequence[Register]) -> _Picture:
+async def _picture(ledger: Ledger, cluster_id: str, listed: Sequence[RegisterRequest]) -> _Picture:
     async with ledger.engine.snapshot() as tx:
         own = await tx.rows(f"SELECT {HOLDER} FROM holders WHERE cluster_id = ANY($1)", [cluster_id])
-        named = sorted({wish.address for wish in listed if wish.address})
+        named = sorted({request.address for request in listed if request.address})
         stored = await tx.rows(f"SELECT {ADDRESS} FROM addresses WHERE address = ANY($1)", named)
     return await beside(len(own) + len(listed), _Picture.drawn, own, stored, listed, ledger.rules.pepper)
 
 
-async def _heard(ledger: Ledger, beat: Beat, missing: Sighting, result: Compared) -> Sighting | None:
+async def _heard(ledger: Ledger, beat: Beat, missing: Sighting, result: Comparison) -> Sighting | None:
     async with ledger.engine.transaction() as tx:
         before = await operators.heard(tx, beat, missing)
         result.frozen = bool(await operators.frozen(tx, [beat.cluster_id], await tx.now()))
     return before
 
 
-async def _take_back(ledger: Ledger, picture: _Picture, before: Sighting, result: Compared) -> dict[str, str]:
+async def _take_back(
+    ledger: Ledger, picture: _Picture, before: Sighting, result: Comparison
+) -> dict[str, str]:
     """What was missing twice comes back, and what was marked because the cluster seemed to be gone. Returns
     the reasons of those that were refused.
     """
-    twice = [wish for wish in picture.absent if picture.missing.confirms(before, _mark(wish))]
+    twice = [request for request in picture.absent if picture.missing.confirms(before, _mark(request))]
     refused = {} if result.frozen else await _submit(ledger, twice, result)
     for at in range(0, len(picture.recall), PORTION):
         await asyncio.gather(*map(ledger.submit, picture.recall[at : at + PORTION]))
     return refused
 
 
-async def _submit(ledger: Ledger, wishes: Sequence[Register], result: Compared) -> dict[str, str]:
+async def _submit(ledger: Ledger, requests: Sequence[RegisterRequest], result: Comparison) -> dict[str, str]:
     """Register what is missing as any POST would, some at a time; returns the reasons of those that were
     refused.
     """
     refused = {}
-    for at in range(0, len(wishes), PORTION):
-        some = wishes[at : at + PORTION]
-        for wish, answer in zip(some, await asyncio.gather(*map(ledger.submit, some)), strict=True):
+    for at in range(0, len(requests), PORTION):
+        some = requests[at : at + PORTION]
+        for request, answer in zip(some, await asyncio.gather(*map(ledger.submit, some)), strict=True):
             if isinstance(answer, Granted):
-                result.adopted.append(_difference(wish))
+                result.adopted.append(_difference(request))
             else:
-                refused[_mark(wish)] = getattr(answer, "reason", "")
+                refused[_mark(request)] = getattr(answer, "reason", "")
     return refused
 
 
-def _unknown(own: Iterable[HolderRow], listed: Iterable[Register]) -> list[Difference]:
-    known = {(wish.address, wish.entry.identity) for wish in listed}
+def _unknown(own: Iterable[HolderRow], listed: Iterable[RegisterRequest]) -> list[Difference]:
+    known = {(request.address, request.entry.identity) for request in listed}
     return [
         Difference(row.address, row.entry.identity)
         for row in own

@@ -1,25 +1,25 @@
-"""Small facts that outlive a process: named values, and who does a duty that one replica at a time may do."""
+"""Small facts that outlive a process: named values, and leases on work that one replica at a time may do."""
 
 from __future__ import annotations
 
 from berth.store.engine import Transaction
 
-DUTY = """INSERT INTO duties (name, holder, until_at) VALUES ($1, $2, $3)
+TAKE = """INSERT INTO duties (name, holder, until_at) VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_at = excluded.until_at
 WHERE duties.holder = excluded.holder OR duties.until_at <= $4 RETURNING name"""
 SET = """INSERT INTO marks (name, value) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 
 
-async def take_duty(tx: Transaction, name: str, who: str, times: tuple[int, int]) -> bool:
-    """Do this from now until then; True for whoever has the duty already, or once its holder's time is
-    over.
+async def take_lease(tx: Transaction, name: str, who: str, times: tuple[int, int]) -> bool:
+    """The lease on some work, from now until then; True for whoever has it already, or once its holder's time
+    is over.
     """
     now, until = times
-    return bool(await tx.rows(DUTY, name, who, until, now))
+    return bool(await tx.rows(TAKE, name, who, until, now))
 
 
-async def drop_duties(tx: Transaction, who: str) -> None:
+async def drop_leases(tx: Transaction, who: str) -> None:
     """Let others go on at once."""
     await tx.rows("DELETE FROM duties WHERE holder = $1", who)
 

@@ -1,9 +1,9 @@
 """The SQL ledger: pools, leases, holders; one row per address, and that row refuses doubles.
 
     async with Ledger.open(engine, rules, pools) as ledger:
-        answer = await ledger.submit(Register(...))
+        answer = await ledger.submit(RegisterRequest(...))
 
-Wishes of requests go through `submit` and are settled in groups (`lanes.py`, `book.py`). Everything an
+Requests go through `submit` and are settled in groups (`group_commit.py`, `settlement.py`). Everything an
 administrator or a clock does (cluster release, sweep, undo, …) is in files of its own beside this one.
 """
 
@@ -17,11 +17,11 @@ from berth import log
 from berth.errors import StoreDown, Taken
 from berth.leasing.model import Pool
 from berth.leasing.usage import Usage
-from berth.store.engine import Engine, Transaction
-from berth.store.group_commit import Group, Lanes
-from berth.store.memory import Memory
-from berth.store.requests import Answer, Wish, family_of, zone_of
-from berth.store.settlement import Book, Rules
+from berth.store.engine import Engine
+from berth.store.group_commit import CommitGroup, GroupCommit
+from berth.store.memory import PoolMemory
+from berth.store.requests import LedgerAnswer, LedgerRequest, family_of, zone_of
+from berth.store.settlement import LedgerRules, Settlement
 
 ATTEMPTS = 3
 ENSURE_POOL = "INSERT INTO pools (key, zone, family) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING"
@@ -30,20 +30,22 @@ ENSURE_POOL = "INSERT INTO pools (key, zone, family) VALUES ($1, $2, $3) ON CONF
 class Ledger:
     """Opened once per process."""
 
-    def __init__(self, engine: Engine, rules: Rules) -> None:
+    def __init__(self, engine: Engine, rules: LedgerRules) -> None:
         self.engine = engine
         self.rules = rules
-        self.memory = Memory()
-        self._lanes: Lanes | None = None
+        self.memory = PoolMemory()
+        self._commits: GroupCommit | None = None
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, engine: Engine, rules: Rules, pools: Mapping[str, Pool]) -> AsyncIterator[Ledger]:
-        """Everything held is read before the first wish is served."""
+    async def open(
+        cls, engine: Engine, rules: LedgerRules, pools: Mapping[str, Pool]
+    ) -> AsyncIterator[Ledger]:
+        """Everything held is read before the first request is served."""
         ledger = cls(engine, rules)
         await ledger.configure(pools)
         async with asyncio.TaskGroup() as tasks:
-            ledger._lanes = Lanes(tasks, ledger._settle, one_lane=engine.one_lane)
+            ledger._commits = GroupCommit(tasks, ledger._settle, one_writer=engine.one_writer)
             yield ledger
 
     async def configure(self, pools: Mapping[str, Pool]) -> None:
@@ -69,14 +71,14 @@ class Ledger:
             self.memory.configure({key: pools.get(key, Pool(key)) for key in keys})
             await self.memory.load(tx)
 
-    async def submit(self, wish: Wish) -> Answer:
-        """Settle a wish. StoreDown: nothing is known to have happened; asking again is safe."""
-        if self._lanes is None:
+    async def submit(self, request: LedgerRequest) -> LedgerAnswer:
+        """Settle a request. StoreDown: nothing is known to have happened; asking again is safe."""
+        if self._commits is None:
             raise StoreDown("the ledger is not open")
-        if not self.memory.known(wish.pool):
-            assert wish.otherwise is not None, "a pool nobody configured"
-            return wish.otherwise
-        return await self._lanes.submit(wish)
+        if request.pool not in self.memory.spaces:
+            assert request.otherwise is not None, "a pool nobody configured"
+            return request.otherwise
+        return await self._commits.submit(request)
 
     async def refresh(self) -> None:
         """Bring memory to what all replicas and commands have done."""
@@ -87,13 +89,13 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        return self._lanes.waiting if self._lanes else 0
+        return self._commits.waiting if self._commits else 0
 
     def usage(self) -> dict[str, Usage]:
         return self.memory.usage()
 
-    async def _settle(self, group: Group) -> list[Answer]:
-        """One group, tried again when the picture was wrong or the connection was cut: wishes are
+    async def _settle(self, group: CommitGroup) -> list[LedgerAnswer]:
+        """One group, tried again when the picture was wrong or the connection was cut: requests are
         idempotent.
         """
         for attempt in range(1, ATTEMPTS + 1):
@@ -101,47 +103,35 @@ class Ledger:
                 return await self._settle_once(group)
             except (Taken, StoreDown) as cause:
                 if isinstance(cause, Taken):
-                    self.memory.forget({wish.pool for wish in group.wishes()})
+                    self.memory.forget({request.pool for request in group.requests()})
                 if attempt == ATTEMPTS:
                     raise StoreDown(str(cause)) from cause
                 log.get("berth.store").warning("settling again", cause=cause.reason, attempt=attempt)
         raise AssertionError("unreachable")
 
-    async def _settle_once(self, group: Group) -> list[Answer]:
-        book: Book | None = None
+    async def _settle_once(self, group: CommitGroup) -> list[LedgerAnswer]:
+        written: Settlement | None = None
         try:
             # Counting for a quota wants a plan for just these clusters.
             async with self.engine.transaction(often=not self.rules.quota) as tx:
-                book, answers, revisions = await self._settle_in(tx, group)
+                pools = [group.pool] if group.pool else sorted({one.pool for one in group.requests()})
+                locked = await tx.lock(pools)
+                requests = group.requests()
+                settlement = Settlement(locked, self.rules, self.memory)
+                await settlement.read(tx, requests)
+                try:
+                    answers = [settlement.settle(request) for request in requests]
+                    revisions = await settlement.write(tx)
+                except BaseException:
+                    settlement.free_taken()  # as long as nobody else can have it
+                    raise
+                written = settlement
         except BaseException:
-            # Not committed, or not known to be: let go in memory and see from the history what happened.
+            # Not committed, or not known to be: free it in memory and see from the history what happened.
             # A sweep may have looked there before this line, so memory goes back to where the group began.
-            if book is not None:
-                self._let_go(book)
-                self.memory.rewind(book.locked.revisions)
+            if written is not None:
+                written.free_taken()
+                self.memory.rewind(written.locked.revisions)
             raise
-        self.memory.committed(revisions, book.epoch)
+        self.memory.committed(revisions, written.epoch)
         return answers
-
-    async def _settle_in(self, tx: Transaction, group: Group) -> tuple[Book, list[Answer], dict[str, int]]:
-        pools = [group.pool] if group.pool else sorted({wish.pool for wish in group.wishes()})
-        locked = await tx.lock(pools)
-        wishes = group.wishes()
-        behind = self.memory.behind(locked.revisions)
-        book = Book(locked, self.rules, self.memory, self.memory.epoch)
-        changes = await book.read(tx, wishes, behind)
-        if behind.pool:
-            self.memory.follow(behind, locked.revisions[behind.pool], changes)
-        await self.memory.catch_up(tx, locked.revisions)
-        book.epoch = self.memory.epoch
-        try:
-            answers = [book.settle(wish) for wish in wishes]
-            return book, answers, await book.write(tx)
-        except BaseException:
-            self._let_go(book)
-            raise
-
-    def _let_go(self, book: Book) -> None:
-        for _, address in book.taken:
-            self.memory.freed(address)
-        book.taken.clear()

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from berth.errors import Taken
-from berth.leasing.decide import Grant, decide
-from berth.leasing.model import Claim, Pool, Reason
+from berth.leasing.decide import Grant, Refusal, decide
+from berth.leasing.model import Claim, Pool, Quota, Reason
 from berth.leasing.space import Space
 from berth.leasing.usage import Usage
 from berth.net import Block, Family, parse_block
 from berth.store.engine import Row, Transaction
-from berth.store.requests import Refused, family_of
+from berth.store.requests import family_of
 from berth.store.rows import Behind
 from berth.store.statement import FEED
 
@@ -24,7 +25,7 @@ UNKNOWN = -1
 PORTION = 5000
 
 
-class Memory:
+class PoolMemory:
     """Spaces by pool, with the revision each one shows."""
 
     def __init__(self) -> None:
@@ -57,9 +58,6 @@ class Memory:
             if key not in self.spaces:
                 self.spaces[key] = Space(Pool(key))
                 self.revisions[key] = UNKNOWN
-
-    def known(self, key: str) -> bool:
-        return key in self.spaces
 
     def usage(self) -> dict[str, Usage]:
         return {key: space.usage() for key, space in self.spaces.items()}
@@ -143,26 +141,24 @@ class Memory:
 
     # What is free
 
-    def take_next(self, key: str) -> str | Refused:
-        """The next free address, taken in memory."""
-        space = self.spaces[key]
-        decision = decide(Claim(NEWCOMER, family=Family(family_of(key))), [space])
-        if not isinstance(decision, Grant):
-            return Refused(Reason.POOL_EXHAUSTED)
-        address = decision.block.address
-        space.take(decision.block, address)
-        return address
-
-    def take(self, key: str, address: str) -> str | Refused:
-        """A certain address that nobody holds, taken in memory."""
-        space, block = self.spaces[key], parse_block(address)
-        if not space.contains(block):
-            return Refused(Reason.PIN_OUTSIDE)
-        if not space.is_free(block):
-            # The database says nobody has it: the picture is wrong, not the wish.
-            raise Taken(block)
-        space.take(block, address)
-        return address
+    def grant(self, key: str, address: str | None, quota: Quota | None) -> str | Refusal:
+        """An address that nobody holds, this one or the next free, taken in memory; or why not."""
+        pin = None if address is None else parse_block(address)
+        claim = Claim(NEWCOMER, family=Family(family_of(key)), pin=pin, quota=quota)
+        decision = decide(claim, [self.spaces[key]])
+        if isinstance(decision, Grant):
+            found = decision.block.address
+            # In memory an address is its own holder: any number of entries share it.
+            decision._replace(holder=found).take()
+            return found
+        assert isinstance(decision, Refusal), "a newcomer has nothing to keep"
+        if pin is not None and decision.reason is Reason.PIN_TAKEN:
+            # The database says nobody has it: the picture is wrong, not the request.
+            raise Taken(pin)
+        if decision.reason is Reason.FAMILY_ABSENT:
+            # The zone has prefixes, but all of them are excluded: to whoever asks it is full.
+            return replace(decision, reason=Reason.POOL_EXHAUSTED)
+        return decision
 
     def freed(self, address: str) -> None:
         block: Block = parse_block(address)

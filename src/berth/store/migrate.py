@@ -18,17 +18,17 @@ VERSIONS = """CREATE TABLE IF NOT EXISTS schema_versions (
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class SchemaStep:
     version: int
     name: str
     text: str
 
 
-def migrations(engine_name: str) -> list[Migration]:
+def migrations(engine_name: str) -> list[SchemaStep]:
     """What ships with this version, in order."""
     folder = resources.files("berth.store") / "schema" / engine_name
     found = [
-        Migration(int(match[1]), match[2], file.read_text())
+        SchemaStep(int(match[1]), match[2], file.read_text())
         for file in folder.iterdir()
         if (match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name))
     ]
@@ -47,7 +47,7 @@ async def migrate(engine: Engine) -> int:
     return await _reached(engine)
 
 
-async def _apply(tx: Transaction, migration: Migration) -> None:
+async def _apply(tx: Transaction, migration: SchemaStep) -> None:
     if await tx.rows("SELECT 1 FROM schema_versions WHERE version = $1", migration.version):
         return
     await tx.script(migration.text)

@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from berth.errors import UserError, file_fault
 from berth.leasing.holders import Entry
-from berth.secret import Pepper, Seal, Secret
+from berth.net.host import canonical
+from berth.secret import Pepper, Secret, SecretHash
 from berth.store import bson
-from berth.store.hosts import canonical, placed
-from berth.store.queries import Record
-from berth.store.requests import pool_key
+from berth.store.queries import LedgerRecord
+from berth.store.requests import placed, pool_key
 from berth.store.rows import AddressRow, HolderRow
 from berth.store.snapshot import LATEST_MS, identity_of, retention_of, text, uid_of
 
@@ -74,12 +74,12 @@ class Dump:
     now: int
     left_out: list[str] = field(default_factory=list)
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[LedgerRecord]:
         for number, found in enumerate(self._documents(), 1):
             try:
                 document = _whole(found)
                 if document["services"]:  # without entries upstream was about to free it
-                    yield _record(document, self._seal(document["secret"], number), self.now)
+                    yield _record(document, self._hashed(document["secret"], number), self.now)
             except ODD as cause:
                 self.left_out.append(f"record {number} ({type(cause).__name__}: {cause})"[:200])
 
@@ -94,9 +94,9 @@ class Dump:
         except ValueError as cause:
             raise UserError(f"{self.path} is neither BSON nor JSON lines.") from cause
 
-    def _seal(self, sealed: str, number: int) -> Seal:
+    def _hashed(self, sealed: str, number: int) -> SecretHash:
         try:
-            return self.pepper.seal(self.key.opened(sealed))
+            return self.pepper.hash(self.key.opened(sealed))
         except ValueError as cause:
             raise UserError(
                 f"{self.path}, record {number}: its secret does not open; is it the right key?"
@@ -144,11 +144,11 @@ def _date(value: Any) -> datetime:
     return datetime.fromisoformat(str(value).replace("Z", "+00:00"))
 
 
-def _record(document: Mapping[str, Any], seal: Seal, now: int) -> Record:
+def _record(document: Mapping[str, Any], hashed: SecretHash, now: int) -> LedgerRecord:
     family, address = canonical(document["address"])
     pool = placed(address, pool_key(text(document, "zone"), family))[1]
-    row = AddressRow(address, pool, uid_of({"uid": str(document["_id"])}), seal, now)
-    return Record(row, tuple(HolderRow(address, pool, _entry(one)) for one in document["services"]))
+    row = AddressRow(address, pool, uid_of({"uid": str(document["_id"])}), hashed, now)
+    return LedgerRecord(row, tuple(HolderRow(address, pool, _entry(one)) for one in document["services"]))
 
 
 def _entry(service: Mapping[str, Any]) -> Entry:

@@ -75,7 +75,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorRow:
     """A row: one process that speaks, or spoke, for a cluster."""
 
     cluster_id: str
@@ -87,7 +87,7 @@ class Operator:
     missing: Sighting
 
     @classmethod
-    def read(cls, row: Row) -> Operator:
+    def read(cls, row: Row) -> OperatorRow:
         cluster_id, epoch, sequence, first_at, seen_at, live_until, missing = row
         return cls(cluster_id, epoch, sequence, first_at, seen_at, live_until, Sighting.read(missing))
 
@@ -109,7 +109,7 @@ async def heard(tx: Transaction, beat: Beat, missing: Sighting) -> Sighting | No
     found = await tx.rows(
         f"SELECT {COLUMNS} FROM operators WHERE cluster_id = $1 AND epoch = $2", beat.cluster_id, beat.epoch
     )
-    before = Operator.read(found[0]) if found else None
+    before = OperatorRow.read(found[0]) if found else None
     until = beat.live_until(now)
     await tx.rows(NOTE, beat.cluster_id, beat.epoch, beat.sequence, now, now, until, missing.text())
     if before is None:
@@ -171,11 +171,11 @@ async def prune(tx: Transaction, before: int) -> None:
     await tx.rows(SHRINK, before)
 
 
-async def operators(engine: Engine) -> tuple[int, list[Operator]]:
+async def operators(engine: Engine) -> tuple[int, list[OperatorRow]]:
     """The time until which everybody was listened to, and everyone who was heard within the last day, or
     was the last of a cluster that has entries.
     """
     async with engine.snapshot() as tx:
         found = await tx.rows(f"SELECT {COLUMNS} FROM operators ORDER BY cluster_id, first_at")
         now, mark = await tx.now(), await kv.mark(tx, LISTENING)
-        return min(now, int(mark or now) + DEAF_MS), [Operator.read(row) for row in found]
+        return min(now, int(mark or now) + DEAF_MS), [OperatorRow.read(row) for row in found]

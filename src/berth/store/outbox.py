@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from berth.backoff import Backoff
 from berth.store import kv
 from berth.store.engine import Engine
 
-LONGEST_MS = 300_000
+BACKOFF = Backoff(1.0, 300.0)
 DUE = """SELECT id, kind, address, pool, uid, tries FROM outbox WHERE due_at <= $1
 AND id IN (SELECT min(id) FROM outbox GROUP BY address) ORDER BY id LIMIT 50"""
 
@@ -23,25 +24,24 @@ class OutboxItem:
 
 
 async def due(engine: Engine, who: str) -> list[OutboxItem]:
-    """What is to be delivered now, the oldest of each address; only to the replica that has the duty."""
+    """What is to be delivered now, the oldest of each address; only to the replica that has the lease."""
     async with engine.transaction() as tx:
         now = await tx.now()
-        if not await kv.take_duty(tx, "netbox", who, (now, now + 60_000)):
+        if not await kv.take_lease(tx, "netbox", who, (now, now + 60_000)):
             return []
         return [OutboxItem(*row) for row in await tx.rows(DUE, now)]
 
 
-async def done(engine: Engine, parcel: OutboxItem) -> None:
+async def done(engine: Engine, item: OutboxItem) -> None:
     async with engine.transaction() as tx:
-        await tx.rows("DELETE FROM outbox WHERE id = $1", parcel.id)
+        await tx.rows("DELETE FROM outbox WHERE id = $1", item.id)
 
 
-async def failed(engine: Engine, parcel: OutboxItem) -> None:
+async def failed(engine: Engine, item: OutboxItem) -> None:
     """Again later, with growing pauses; others overtake it, its own address waits."""
-    pause = min(LONGEST_MS, 1000 * 2 ** min(parcel.tries, 10))
     async with engine.transaction() as tx:
-        due_at = await tx.now() + pause
-        await tx.rows("UPDATE outbox SET tries = tries + 1, due_at = $2 WHERE id = $1", parcel.id, due_at)
+        due_at = await tx.now() + round(BACKOFF.delay(item.tries) * 1000)
+        await tx.rows("UPDATE outbox SET tries = tries + 1, due_at = $2 WHERE id = $1", item.id, due_at)
 
 
 async def length(engine: Engine) -> int:

@@ -27,7 +27,7 @@ async def fitting_pepper(engine: Engine, path: Path, *, create: bool = True) -> 
         await tx.migrate_alone()  # one server at a time: the second sees the first one's mark
         empty = not await tx.rows(ANY)
         used = await kv.mark(tx, MARK)
-        new = empty and (engine.one_lane or not used)
+        new = empty and (engine.one_writer or not used)
         pepper = load_pepper(path, create=create and new)
         await _refuse_unfit(tx, pepper, path, "" if new else used)
         if used != pepper.check():

@@ -14,7 +14,7 @@ import asyncpg
 
 from berth.errors import StoreDown, Taken, UserError
 from berth.store import statement
-from berth.store.engine import Changes, Clock, Locked, Row, Standby, without_password
+from berth.store.engine import Changes, Locked, Row, Standby, UtcClock, without_password
 
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 SESSION = {
@@ -78,7 +78,7 @@ def translated_errors() -> Iterator[None]:
 class PostgresTransaction:
     """One transaction on one connection."""
 
-    def __init__(self, connection: Any, clock: Clock) -> None:
+    def __init__(self, connection: Any, clock: UtcClock) -> None:
         self._connection = connection
         self._clock = clock
 
@@ -123,14 +123,14 @@ class Postgres:
     """A pool of connections; it is filled when first used, so an API may start before its database."""
 
     name = "postgresql"
-    one_lane = False
+    one_writer = False
 
-    def __init__(self, pool: Any, clock: Clock) -> None:
+    def __init__(self, pool: Any, clock: UtcClock) -> None:
         self.clock = clock
         self._pool = pool
 
     @classmethod
-    async def open(cls, url: str, clock: Clock) -> Postgres:
+    async def open(cls, url: str, clock: UtcClock) -> Postgres:
         try:
             pool = await asyncpg.create_pool(
                 url,

@@ -9,13 +9,13 @@ from typing import Any
 from berth.store import rows, statement
 from berth.store.engine import Engine, Transaction
 from berth.store.requests import zone_of
-from berth.store.rows import AddressRow, Event, HolderRow
+from berth.store.rows import AddressRow, HistoryRow, HolderRow
 
 PAGE = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LedgerRecord:
     """An address with everyone on it."""
 
     address: AddressRow
@@ -32,15 +32,15 @@ class Record:
         return "retained" if any(entry.lives(now) for entry in entries) else "lapsed"
 
 
-async def record(engine: Engine, address: str, zone: str | None = None) -> Record | None:
+async def record(engine: Engine, address: str, zone: str | None = None) -> LedgerRecord | None:
     async with engine.snapshot() as tx:
         found = await rows.addresses(tx, [address])
         if not found or (zone is not None and zone_of(found[0].pool) != zone):
             return None
-        return Record(found[0], tuple(await rows.holders_by(tx, "address", [address])))
+        return LedgerRecord(found[0], tuple(await rows.holders_by(tx, "address", [address])))
 
 
-async def records_of(engine: Engine, column: str, value: str) -> list[Record]:
+async def records_of(engine: Engine, column: str, value: str) -> list[LedgerRecord]:
     """Every record with an entry whose `cluster_id` or `service_name` is this."""
     async with engine.snapshot() as tx:
         found = await tx.rows(f"SELECT DISTINCT address FROM holders WHERE {column} = $1", value)
@@ -50,7 +50,7 @@ async def records_of(engine: Engine, column: str, value: str) -> list[Record]:
 
 async def all_records(
     tx: Transaction, wanted: Callable[[str], bool] = lambda _: True
-) -> AsyncIterator[Record]:
+) -> AsyncIterator[LedgerRecord]:
     """Page by page, so that a million are no more trouble than ten; `wanted` chooses by pool."""
     last = ""
     while True:
@@ -65,20 +65,20 @@ async def all_records(
             yield record_
 
 
-def _joined(addresses: list[AddressRow], holders: list[HolderRow]) -> list[Record]:
+def _joined(addresses: list[AddressRow], holders: list[HolderRow]) -> list[LedgerRecord]:
     by_address: dict[str, list[HolderRow]] = {}
     for row in holders:
         by_address.setdefault(row.address, []).append(row)
-    return [Record(row, tuple(by_address.get(row.address, ()))) for row in addresses]
+    return [LedgerRecord(row, tuple(by_address.get(row.address, ()))) for row in addresses]
 
 
-async def history(engine: Engine, address: str) -> list[Event]:
+async def history(engine: Engine, address: str) -> list[HistoryRow]:
     sql = f"SELECT {statement.HISTORY} FROM history WHERE address = $1 ORDER BY id"
     async with engine.snapshot() as tx:
-        return [Event.read(row) for row in await tx.rows(sql, address)]
+        return [HistoryRow.read(row) for row in await tx.rows(sql, address)]
 
 
-async def all_history(tx: Transaction) -> AsyncIterator[Event]:
+async def all_history(tx: Transaction) -> AsyncIterator[HistoryRow]:
     last: Any = 0
     while True:
         sql = f"SELECT id, {statement.HISTORY} FROM history WHERE id > $1 ORDER BY id LIMIT {PAGE}"
@@ -87,4 +87,4 @@ async def all_history(tx: Transaction) -> AsyncIterator[Event]:
             return
         last = page[-1][0]
         for row in page:
-            yield Event.read(list(row)[1:])
+            yield HistoryRow.read(list(row)[1:])

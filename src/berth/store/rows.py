@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.leasing.holders import Entry, Identity
-from berth.secret import Seal
+from berth.secret import SecretHash
 from berth.store.engine import Row, Transaction
 from berth.store.statement import ADDRESS, ADVANCE, CONCERNED, HOLDER, INSERT_HISTORY, WIDTH
 
@@ -21,23 +21,23 @@ class AddressRow:
     address: str
     pool: str
     uid: str
-    seal: Seal
+    secret_hash: SecretHash
     registered_at: int
 
     @classmethod
     def read(cls, row: Row) -> AddressRow:
         address, pool, uid, key_id, salt, digest, registered_at = row
-        return cls(address, pool, uid, Seal(key_id, salt, digest), registered_at)
+        return cls(address, pool, uid, SecretHash(key_id, salt, digest), registered_at)
 
     def columns(self) -> tuple[Any, ...]:
-        seal = self.seal
+        hashed = self.secret_hash
         return (
             self.address,
             self.pool,
             self.uid,
-            seal.key_id,
-            seal.salt,
-            seal.digest,
+            hashed.key_id,
+            hashed.salt,
+            hashed.digest,
             self.registered_at,
         )
 
@@ -76,7 +76,7 @@ class HolderRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HistoryRow:
     """One line of history."""
 
     at: int
@@ -88,7 +88,7 @@ class Event:
     detail: str = ""
 
     @classmethod
-    def read(cls, row: Row) -> Event:
+    def read(cls, row: Row) -> HistoryRow:
         at, pool, address, event, effect, service, namespace, cluster, detail = row
         who = Identity(service, namespace, cluster) if service or namespace or cluster else None
         return cls(at, pool, address, event, effect, who, detail)
@@ -142,7 +142,7 @@ async def holders_by(tx: Transaction, column: str, which: Sequence[str]) -> list
     return [HolderRow.read(row) for row in found]
 
 
-async def record(tx: Transaction, events: Iterable[Event]) -> None:
+async def record(tx: Transaction, events: Iterable[HistoryRow]) -> None:
     await tx.many(INSERT_HISTORY, [event.columns() for event in events])
 
 

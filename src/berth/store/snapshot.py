@@ -24,11 +24,11 @@ import orjson
 
 from berth.errors import UserError, file_fault
 from berth.leasing.holders import NAME_LIMIT, RETENTION_DAYS, Entry, Identity, is_name
-from berth.secret import KEY_BYTES, Seal
+from berth.secret import KEY_BYTES, SecretHash
 from berth.store.engine import Engine, Transaction
-from berth.store.hosts import placed
-from berth.store.queries import Record, all_history, all_records
-from berth.store.rows import AddressRow, Event, HolderRow
+from berth.store.queries import LedgerRecord, all_history, all_records
+from berth.store.requests import placed
+from berth.store.rows import AddressRow, HistoryRow, HolderRow
 
 FORMAT = 1
 PART = ".part"  # the end of a name as long as the file is not complete
@@ -123,12 +123,12 @@ async def _compare(tx: Transaction, counted: Counted, *, whole: bool) -> None:
         raise UserError(f"the database counts {there} rows, but {written} were written; try again.")
 
 
-def record_line(record: Record, *, whole: bool) -> Json:
+def record_line(record: LedgerRecord, *, whole: bool) -> Json:
     row = record.address
-    seal = {
-        "key_id": row.seal.key_id,
-        "salt": b64encode(row.seal.salt).decode(),
-        "digest": b64encode(row.seal.digest).decode(),
+    hashed = {
+        "key_id": row.secret_hash.key_id,
+        "salt": b64encode(row.secret_hash.salt).decode(),
+        "digest": b64encode(row.secret_hash.digest).decode(),
     }
     return {
         "address": row.address,
@@ -136,7 +136,7 @@ def record_line(record: Record, *, whole: bool) -> Json:
         "uid": row.uid,
         "registered_at": row.registered_at,
         "holders": [_entry_line(holder.entry) for holder in record.holders],
-        **({"seal": seal} if whole else {}),
+        **({"seal": hashed} if whole else {}),
     }
 
 
@@ -156,7 +156,7 @@ def _entry_line(entry: Entry) -> Json:
     }
 
 
-def event_line(event: Event) -> Json:
+def event_line(event: HistoryRow) -> Json:
     at, pool, address, name, effect, service, namespace, cluster, detail = event.columns()
     who = {"service_name": service, "namespace_id": namespace, "cluster_id": cluster} if event.who else None
     return {
@@ -178,7 +178,7 @@ class Wanted:
     end: bool = False  # … and the last line, which proves that nothing is missing
 
 
-def read(path: Path, wanted: Wanted = Wanted()) -> Iterator[Record | Event]:  # noqa: B008
+def read(path: Path, wanted: Wanted = Wanted()) -> Iterator[LedgerRecord | HistoryRow]:  # noqa: B008
     """The records and events of a file; UserError names the first line that is wrong. Whether the file is
     whole is known only after the last one.
     """
@@ -189,7 +189,7 @@ def read(path: Path, wanted: Wanted = Wanted()) -> Iterator[Record | Event]:  # 
         raise UserError(f"{path} cannot be read: {file_fault(cause)}.") from cause
 
 
-def _parsed(file: Iterable[bytes], path: Path, wanted: Wanted) -> Iterator[Record | Event]:
+def _parsed(file: Iterable[bytes], path: Path, wanted: Wanted) -> Iterator[LedgerRecord | HistoryRow]:
     counted, ended, number = Counted(), False, 0
     for number, line in enumerate(file, 1):
         try:
@@ -230,22 +230,24 @@ def _check_end(line: Json, counted: Counted) -> None:
         raise ValueError("the lines before it are not those that were written; the file was cut or changed")
 
 
-def record_of(line: Json) -> Record:
+def record_of(line: Json) -> LedgerRecord:
     address, pool = placed(text(line, "address"), text(line, "pool"))
-    row = AddressRow(address, pool, uid_of(line), _seal_of(line.get("seal")), instant(line, "registered_at"))
+    row = AddressRow(address, pool, uid_of(line), _hash_of(line.get("seal")), instant(line, "registered_at"))
     if not isinstance(line["holders"], list) or not line["holders"]:
         raise ValueError("an address without holders would never be freed")
-    return Record(row, tuple(HolderRow(address, pool, _entry_of(one)) for one in line["holders"]))
+    return LedgerRecord(row, tuple(HolderRow(address, pool, _entry_of(one)) for one in line["holders"]))
 
 
-def _seal_of(line: Json | None) -> Seal:
+def _hash_of(line: Json | None) -> SecretHash:
     """Absent in an export; empty in a backup, where an address came from one."""
     if not line:
-        return Seal()
-    seal = Seal(text(line, "key_id"), _bytes(line, "salt"), _bytes(line, "digest"))
-    if seal != Seal() and not (is_name(seal.key_id) and len(seal.digest) == KEY_BYTES and seal.salt):
+        return SecretHash()
+    hashed = SecretHash(text(line, "key_id"), _bytes(line, "salt"), _bytes(line, "digest"))
+    if hashed != SecretHash() and not (
+        is_name(hashed.key_id) and len(hashed.digest) == KEY_BYTES and hashed.salt
+    ):
         raise ValueError("seal must have key_id, salt and digest")
-    return seal
+    return hashed
 
 
 def _entry_of(line: Json) -> Entry:
@@ -264,7 +266,7 @@ def _entry_of(line: Json) -> Entry:
     )
 
 
-def event_of(line: Json) -> Event:
+def event_of(line: Json) -> HistoryRow:
     address, pool = placed(text(line, "of"), text(line, "pool"))
     who = identity_of(line["who"]) if line["who"] else None
     effect = line["effect"]
@@ -273,7 +275,7 @@ def event_of(line: Json) -> Event:
     detail = text(line, "detail")
     if not is_name(text(line, "event")) or (detail and not is_name(detail)):
         raise ValueError(f"event and detail have at most {NAME_LIMIT} characters, none a control character")
-    return Event(instant(line, "at"), pool, address, text(line, "event"), int(effect), who, detail)
+    return HistoryRow(instant(line, "at"), pool, address, text(line, "event"), int(effect), who, detail)
 
 
 # Values of a line: what is stored must be what the ledger itself would have stored.

@@ -21,7 +21,7 @@ import orjson
 
 from berth.errors import StoreDown, Taken, UserError
 from berth.store import statement
-from berth.store.engine import Changes, Clock, Locked, Row, Standby
+from berth.store.engine import Changes, Locked, Row, Standby, UtcClock
 from berth.store.file_mode import make_private
 
 BUSY_SECONDS = 5.0
@@ -55,7 +55,7 @@ def translated_errors() -> Iterator[None]:
 class SqliteTransaction:
     """One transaction of the writer, or of a reader's own connection."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock, call: Callable[..., Any]) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: UtcClock, call: Callable[..., Any]) -> None:
         self._connection = connection
         self._clock = clock
         self._call = call  # runs a function here, or in a thread for slow work
@@ -111,9 +111,9 @@ class Sqlite:
     """A database file with one writing connection."""
 
     name = "sqlite"
-    one_lane = True
+    one_writer = True
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: UtcClock) -> None:
         self.path = path
         self.clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
@@ -122,7 +122,7 @@ class Sqlite:
         self._writer = connection(path)
 
     @classmethod
-    async def open(cls, path: Path, clock: Clock) -> Sqlite:
+    async def open(cls, path: Path, clock: UtcClock) -> Sqlite:
         try:
             return cls(path, clock)
         except sqlite3.Error as cause:

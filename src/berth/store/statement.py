@@ -25,7 +25,7 @@ WHERE a.address = ANY(ARRAY(SELECT address FROM holders WHERE identity = ANY($1)
 ORDER BY 1"""
 FEED = f"SELECT {CHANGE} FROM history WHERE pool = $1 AND id > $2 AND effect <> 0 ORDER BY id"
 INSERT_ADDRESS = f"INSERT INTO addresses ({ADDRESS}) VALUES ($1, $2, $3, $4, $5, $6, $7)"
-RESEAL = "UPDATE addresses SET key_id = $2, salt = $3, digest = $4 WHERE address = $1"
+REPLACE_HASH = "UPDATE addresses SET key_id = $2, salt = $3, digest = $4 WHERE address = $1"
 REPLACE_HOLDER = """ON CONFLICT (address, identity) DO UPDATE SET
   retention_days = excluded.retention_days, deny = excluded.deny,
   uid = excluded.uid, expires_at = excluded.expires_at, pending = excluded.pending,

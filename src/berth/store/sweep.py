@@ -1,7 +1,7 @@
 """Frees what nobody holds any more: entries whose time has passed, then addresses without entries, in one
 transaction per pool and portion, each condition checked again in the statement that deletes. One replica at a
-time does it (a row says who), and none does while the clock cannot be trusted (`guard.py`). Time that is
-only doubted is taken off: what it would have ended is freed later by as much.
+time does it (a row says who), and none does while the clock cannot be trusted (`clock_guard.py`). Time that
+is only doubted is taken off: what it would have ended is freed later by as much.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from berth.store import kv, operators, rows, statement
 from berth.store.clock_guard import ClockGuard, apart
 from berth.store.engine import Row, Transaction
 from berth.store.ledger import Ledger
-from berth.store.rows import Event
+from berth.store.rows import HistoryRow
 
 PORTION = 500
 CLOCK = "clock"
@@ -46,7 +46,7 @@ class Sweeper:
     ledger: Ledger
     guard: ClockGuard
     who: str
-    duty_ms: int = 90_000
+    lease_ms: int = 90_000
     history_ms: int = 365 * 24 * 3600 * 1000
 
     async def sweep(self) -> Swept:
@@ -76,7 +76,7 @@ class Sweeper:
             if stamp is None:
                 return "ClockJumped"
             self.ledger.engine.clock.trust()
-            if not await kv.take_duty(tx, "sweep", self.who, (now, now + self.duty_ms)):
+            if not await kv.take_lease(tx, "sweep", self.who, (now, now + self.lease_ms)):
                 return "OtherReplica"
             await kv.set_mark(tx, CLOCK, stamp.text())
             return ""
@@ -97,8 +97,8 @@ class Sweeper:
         self, tx: Transaction, what: tuple[int, str], lapsed: list[Row], freed: list[Row]
     ) -> None:
         now, pool = what
-        left = [Event(now, pool, row[0], "left", 0, Identity(*row[1:])) for row in lapsed]
-        await rows.record(tx, left + [Event(now, pool, row[0], "freed", -1) for row in freed])
+        left = [HistoryRow(now, pool, row[0], "left", 0, Identity(*row[1:])) for row in lapsed]
+        await rows.record(tx, left + [HistoryRow(now, pool, row[0], "freed", -1) for row in freed])
         if self.ledger.rules.mirror and freed:
             await tx.many(statement.INSERT_OUTBOX, [(now, "drop", row[0], pool, row[1]) for row in freed])
 
@@ -118,4 +118,4 @@ class Sweeper:
     async def stop(self) -> None:
         """Another replica goes on at once, with whatever this one did for all of them."""
         async with self.ledger.engine.transaction() as tx:
-            await kv.drop_duties(tx, self.who)
+            await kv.drop_leases(tx, self.who)

@@ -10,9 +10,10 @@ from random import Random
 
 from tests.support.central import SECRET, Options, World
 
+from berth.leasing.decide import Refusal
 from berth.leasing.holders import Entry, Identity
 from berth.secret import Secret
-from berth.store.requests import Granted, Refused, Register, Release, Released
+from berth.store.requests import Granted, RegisterRequest, Released, ReleaseRequest
 
 Start = Callable[..., AbstractAsyncContextManager[World]]
 NET = "zones: [{name: inet, ipv4: [192.0.2.1-192.0.2.254]}]"
@@ -43,11 +44,11 @@ class Crowd:
             self.done += 1
             if mine and random.random() < 0.9:
                 del self.owner[mine]  # before it is asked: afterwards it may already be another's
-                assert await ledger.submit(Release(POOL, entry(holder), KEY, mine)) == Released(mine)
+                assert await ledger.submit(ReleaseRequest(POOL, entry(holder), KEY, mine)) == Released(mine)
                 mine = ""
                 continue
             name = holder if mine else f"c{number}-{turn}"
-            got = await ledger.submit(Register(POOL, entry(name), KEY))
+            got = await ledger.submit(RegisterRequest(POOL, entry(name), KEY))
             if isinstance(got, Granted):
                 assert got.fresh is not bool(mine), "I5: a holder was moved"
                 assert self.owner.setdefault(got.address, name) == name, "I1: one address, two holders"
@@ -68,7 +69,7 @@ async def crowd(start: Start, operations: int, seed: int) -> int:
         replicas = [await stack.enter_async_context(start(Options(zones=NET))) for _ in range(3)]
         one = Crowd(replicas, seed)
         for number in range(240):  # 95% full before the crowd comes
-            await replicas[0].ledger.submit(Register(POOL, entry(f"base{number}"), KEY))
+            await replicas[0].ledger.submit(RegisterRequest(POOL, entry(f"base{number}"), KEY))
         sweeping = asyncio.create_task(one.sweep_forever())
         try:
             await asyncio.gather(*(one.client(n, operations // CLIENTS + 1) for n in range(CLIENTS)))
@@ -87,7 +88,9 @@ async def _nothing_lost(one: Crowd) -> None:
     held = await one.replicas[0].stored()
     assert len(held) == len(set(held)) == 240 + len(one.owner), "I2: an address is lost or double"
     filling = one.replicas[1].ledger
-    while not isinstance(await filling.submit(Register(POOL, entry(f"f{time.time_ns()}"), KEY)), Refused):
+    while not isinstance(
+        await filling.submit(RegisterRequest(POOL, entry(f"f{time.time_ns()}"), KEY)), Refusal
+    ):
         pass
     assert len(await one.replicas[2].stored()) == 254, "I2: not every address can be used"
 

@@ -4,10 +4,12 @@ lost or double.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
@@ -15,10 +17,13 @@ from tests.support import power
 from tests.support.central import CLUSTER, OTHER_SECRET, SECRET, Reply, request_body
 from tests.support.lives import Life, Lives
 
+from berth.central.backups import OURS
 from berth.secret import Secret, load_pepper
+from berth.store import importing, snapshot
 from berth.store.engine import Engine, connect, sqlite_path
 from berth.store.migrate import migrate
-from berth.store.queries import Record, all_records
+from berth.store.queries import LedgerRecord, all_records
+from berth.store.snapshot import Wanted
 
 
 async def scenario(life: Life, tag: str) -> dict[str, str]:
@@ -61,12 +66,12 @@ async def leave_and_sweep(life: Life, tag: str, address: str) -> None:
     await life.send("POST", "/v2/inventory", {**body, "addresses": listed})
 
 
-async def records(engine: Engine) -> dict[str, Record]:
+async def records(engine: Engine) -> dict[str, LedgerRecord]:
     async with engine.snapshot() as tx:
         return {record.address.address: record async for record in all_records(tx)}
 
 
-def check(found: dict[str, Record], acknowledged: dict[str, str]) -> None:
+def check(found: dict[str, LedgerRecord], acknowledged: dict[str, str]) -> None:
     """I3: what was answered is there. I2: every address has a holder. I1: no holder is on two addresses."""
     on: dict[str, list[str]] = {}
     for address, record in found.items():
@@ -149,11 +154,50 @@ async def rotate_through(run: Lives, engine: Engine, pepper_file: Path, rotation
             answer = await dying.ask("POST", name, **rotation)
             dying.kill()
             pepper = load_pepper(pepper_file, create=False)
-            seal = (await records(engine))[reply.address.partition("/")[0]].address.seal
-            accepted = [one for one in (SECRET, OTHER_SECRET) if pepper.opens(Secret(one), seal)]
+            hashed = (await records(engine))[reply.address.partition("/")[0]].address.secret_hash
+            accepted = [one for one in (SECRET, OTHER_SECRET) if pepper.verifies(Secret(one), hashed)]
             assert len(accepted) == 1, f"I3: {accepted} are accepted"
             assert answer is None or accepted == [OTHER_SECRET]
             await _repeated(run.start(session), name, rotation)
+
+
+async def back_up_through(run: Lives, folder: Path, deaths: int) -> int:
+    """A server dies at the first write of a backup, the second, and so on until one is whole; then from the
+    start again. Whatever has the name of a backup restores to all that was there, and the next whole one
+    clears away what dead ones left. Returns how many steps a backup has.
+    """
+    died, step, steps = 0, 0, 0
+    async with aiohttp.ClientSession() as session:
+        there = await _some_addresses(run.start(session))
+        while died < deaths or not steps:
+            step += 1
+            life = run.start(session, step, backups=str(folder))
+            await life.send("POST", "/backup", {})
+            life.kill()
+            names = os.listdir(folder)
+            whole = [name for name in names if OURS.fullmatch(name)]
+            for name in whole:
+                assert await restored(folder / name) == there, f"I3: {name} is not whole"
+            died += life.silent
+            if not life.silent:
+                assert names == whole, "what a killed one left is still there"
+                assert len(whole) <= 3
+                steps, step = max(steps, step - 1), 0
+    return steps
+
+
+async def _some_addresses(life: Life) -> set[str]:
+    replies = [await life.ask("POST", f"b{number}") for number in range(5)]
+    life.kill()
+    return {reply.address.partition("/")[0] for reply in replies if reply is not None}
+
+
+async def restored(file: Path) -> set[str]:
+    """What an empty database has after a restore."""
+    with TemporaryDirectory() as home:
+        async with opened(f"sqlite:///{home}/berth.db") as engine:
+            await importing.restore(engine, snapshot.read(file, Wanted(backup=True, end=True)))
+            return set(await records(engine))
 
 
 async def _repeated(life: Life, name: str, rotation: dict[str, str]) -> None:

@@ -15,15 +15,15 @@ from berth import log
 from berth.central import bodies
 from berth.central.integrations import ror
 from berth.leasing.holders import Entry
-from berth.secret import Seal
+from berth.secret import SecretHash
 from berth.store import clusters, migrate, operators, rows, sqlite, statement
 from berth.store.clusters import ClusterRelease, Order
 from berth.store.engine import Changes, Engine
 from berth.store.ledger import Ledger
-from berth.store.memory import UNKNOWN, Memory
+from berth.store.memory import UNKNOWN, PoolMemory
 from berth.store.postgres import PostgresTransaction
 from berth.store.rows import AddressRow, Behind
-from berth.store.settlement import Book
+from berth.store.settlement import Settlement
 from berth.store.sqlite import SqliteTransaction
 from berth.store.sweep import EMPTY, Sweeper
 
@@ -46,18 +46,18 @@ RETURNING address, service_name, namespace_id, cluster_id"""
 @plant("no unique index")
 def _any_row(put: Put) -> None:
     """The table takes an address twice, and a replica believes its memory once it has one."""
-    original, catch_up = migrate.migrations, Memory.catch_up
+    original, catch_up = migrate.migrations, PoolMemory.catch_up
 
-    def migrations(engine_name: str) -> list[migrate.Migration]:
+    def migrations(engine_name: str) -> list[migrate.SchemaStep]:
         return [replace(one, text=_without_keys(one.text)) for one in original(engine_name)]
 
-    async def believe(self: Memory, tx: Any, revisions: Mapping[str, int]) -> None:
+    async def believe(self: PoolMemory, tx: Any, revisions: Mapping[str, int]) -> None:
         unread = {key: at for key, at in revisions.items() if self.revisions.get(key, UNKNOWN) == UNKNOWN}
         await catch_up(self, tx, unread)
 
     put(migrate, "migrations", migrations)
-    put(Memory, "behind", lambda *_: Behind())
-    put(Memory, "catch_up", believe)
+    put(PoolMemory, "behind", lambda *_: Behind())
+    put(PoolMemory, "catch_up", believe)
 
 
 def _without_keys(text: str) -> str:
@@ -71,9 +71,9 @@ def _without_keys(text: str) -> str:
 def _forgotten_retention(put: Put) -> None:
     """What is retained is remembered by the process; the store says it is over."""
     remembered: dict[tuple[str, str], int] = {}
-    write = Book._write
+    write = Settlement._write
 
-    def shortened(self: Book, address: str, pool: str, entry: Entry, event: Any) -> None:
+    def shortened(self: Settlement, address: str, pool: str, entry: Entry, event: Any) -> None:
         if entry.expires_at is not None and entry.expires_at > self.now and not entry.pending:
             remembered[address, entry.identity.key] = entry.expires_at
             entry = replace(entry, expires_at=self.now)
@@ -88,7 +88,7 @@ def _forgotten_retention(put: Put) -> None:
             await rows.advance(tx, [pool] if freed else [])
         return 0, len(freed)
 
-    put(Book, "_write", shortened)
+    put(Settlement, "_write", shortened)
     put(Sweeper, "_portion", patient)
 
 
@@ -105,7 +105,7 @@ def _list_then_delete(put: Put) -> None:
             await tx.lock([pool])
             await tx.rows("DELETE FROM holders WHERE address = ANY($1)", listed)
             await tx.rows("DELETE FROM addresses WHERE address = ANY($1)", listed)
-            freed = [rows.Event(await tx.now(), pool, address, "freed", -1) for address in listed]
+            freed = [rows.HistoryRow(await tx.now(), pool, address, "freed", -1) for address in listed]
             await rows.record(tx, freed)
             await rows.advance(tx, [pool] if listed else [])
         return 0, len(listed)
@@ -131,23 +131,26 @@ def _overwriting(original: Callable[..., Awaitable[dict[str, int]]]) -> Callable
 @plant("rotation in two commits")
 def _two_commits(put: Put) -> None:
     """The old secret goes in one transaction, the new one comes in the next."""
-    settle, write = Ledger._settle_once, Book.write
-    resealed: list[AddressRow] = []
+    settle, write = Ledger._settle_once, Settlement.write
+    rehashed: list[AddressRow] = []
 
-    async def cleared(self: Book, tx: Any) -> dict[str, int]:
-        resealed[:] = self.resealed.values()
-        for row in resealed:
-            self.stored[row.address] = replace(row, seal=Seal())
+    async def cleared(self: Settlement, tx: Any) -> dict[str, int]:
+        rehashed[:] = self.rehashed.values()
+        for row in rehashed:
+            self.stored[row.address] = replace(row, secret_hash=SecretHash())
         return await write(self, tx)
 
     async def twice(self: Ledger, group: Any) -> Any:
         answers = await settle(self, group)
         async with self.engine.transaction() as tx:
-            seals = [(row.address, row.seal.key_id, row.seal.salt, row.seal.digest) for row in resealed]
-            await tx.many(statement.RESEAL, seals)
+            hashes = [
+                (row.address, row.secret_hash.key_id, row.secret_hash.salt, row.secret_hash.digest)
+                for row in rehashed
+            ]
+            await tx.many(statement.REPLACE_HASH, hashes)
         return answers
 
-    put(Book, "write", cleared)
+    put(Settlement, "write", cleared)
     put(Ledger, "_settle_once", twice)
 
 

@@ -17,7 +17,7 @@ from tests.faults.store_auditor import store_right
 from tests.support.central import Options, Seconds, World, request_body
 from tests.support.started import api_process
 
-from berth.central.settings import Limits
+from berth.central.settings import ApiLimits
 
 pytestmark = pytest.mark.faults
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -46,7 +46,7 @@ async def test_t29_guesses_learn_nothing_and_are_slowed_down(
     costs a longer pause.
     """
     seconds = Seconds()
-    async with start(Options(limits=Limits(wrong_secrets=5), seconds=seconds)) as world:
+    async with start(Options(limits=ApiLimits(wrong_secrets=5), seconds=seconds)) as world:
         await world.post("owner", address="83.118.168.10")
         known = await world.delete("x", address="83.118.168.10", secret="guess-0000")
         unknown = await world.delete("x", address="83.118.168.99", secret="guess-0000")

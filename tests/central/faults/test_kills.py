@@ -1,4 +1,4 @@
-"""T01, T03, T04, T26: the API killed at every step, on both stores, and the power cut."""
+"""T01, T03, T04, T26, T45: the API killed at every step, on both stores, and the power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.central.faults.killing import cut_through, kill_through, opened, rotate_through
+from tests.central.faults.killing import back_up_through, cut_through, kill_through, opened, rotate_through
 from tests.faults.books import Books
 from tests.faults.store_auditor import store_right
 from tests.support.lives import lives
@@ -62,3 +62,14 @@ async def test_t26_a_rotation_killed_at_every_step_leaves_one_accepted_secret(
             await rotate_through(run, engine, tmp_path / "pepper", 25 * times)
             assert run.deaths >= 15 * times, "hardly one of them died"
             tried(run.deaths)
+
+
+async def test_t45_killed_during_a_backup_leaves_the_whole_ones_and_nothing_half(
+    database: str, tmp_path: Path, times: int, tried: Callable[[int], None]
+) -> None:
+    """T45: 40 deaths on each store, at every write of a backup in turn."""
+    folder = tmp_path / "backups"
+    with lives(database, tmp_path / "pepper") as run:
+        steps = await back_up_through(run, folder, 40 * times)
+        tried(run.deaths)
+    assert steps > 20, "hardly any writes: are they still counted?"

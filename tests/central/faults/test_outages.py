@@ -20,7 +20,7 @@ from tests.support.proxy import spoiling
 from berth.central.client import Access, ApiClient
 from berth.leasing.holders import DAY_MS
 from berth.store.clock_guard import ClockGuard
-from berth.store.engine import Clock
+from berth.store.engine import UtcClock
 from berth.store.sweep import Sweeper
 
 pytestmark = pytest.mark.faults
@@ -172,7 +172,7 @@ async def test_t17_a_clock_that_jumps_frees_nothing_early(
     tried(1)
 
 
-class Stepped(Clock):
+class Stepped(UtcClock):
     """The date of this machine, put wrong."""
 
     step_ms = 0

@@ -32,7 +32,7 @@ from tests.support.eventually import eventually
 from tests.support.lives import lives
 from tests.support.started import PROGRAM, ROOT, neighbour
 
-from berth.store.requests import Register
+from berth.store.requests import RegisterRequest
 
 pytestmark = pytest.mark.faults
 Start = Callable[..., AbstractAsyncContextManager[World]]
@@ -74,7 +74,7 @@ async def test_the_auditor_sees_in_the_store_what_its_unique_index_would_have_re
         assert report.violations == []
         for turn in range(3):
             for name, world in (("one", one), ("two", two)):
-                await world.ledger.submit(Register(POOL, entry(f"{name}-{turn}"), KEY))
+                await world.ledger.submit(RegisterRequest(POOL, entry(f"{name}-{turn}"), KEY))
 
         async def is_seen() -> bool:
             return any(re.search(r"I1: \S+ has 2 rows", text) for text in report.violations)

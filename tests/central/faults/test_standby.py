@@ -17,6 +17,7 @@ from berth.central.client import Access, ApiClient
 from berth.central.serve import open_engine
 from berth.central.settings import ApiSettings
 from berth.errors import UserError
+from berth.store.engine import Standby, connect
 
 pytestmark = [pytest.mark.faults, pytest.mark.postgres]
 SYNC = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
@@ -100,3 +101,43 @@ async def test_t06_a_standby_that_no_commit_waits_for_is_refused_at_start(
         async with open_engine(settings):
             pass
     tried(1)
+
+
+async def standby_of(url: str) -> Standby:
+    engine = await connect(url)
+    try:
+        return await engine.standby()
+    finally:
+        await engine.close()
+
+
+async def test_a_standby_is_noticed_by_a_role_that_may_not_see_it_and_by_whatever_name(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """To a plain role it is hidden: refused, and with the flag told; `pg_monitor` shows it. A name like those
+    of PostgreSQL's own tools hides nothing.
+    """
+    with ExitStack() as stack:
+        primary = PostgresServer(short_folder())
+        stack.callback(primary.stop)
+        database = primary.database()
+        name = database.partition("@/")[2].partition("?")[0]
+        await asyncio.to_thread(primary.sql, "CREATE ROLE plain LOGIN")
+        await asyncio.to_thread(primary.sql, f"ALTER DATABASE {name} OWNER TO plain")
+        plain = database.replace("postgres:@", "plain:@")
+        assert await standby_of(plain) is Standby.SAFE
+        standby = await asyncio.to_thread(primary.followed_by, short_folder(), "pg_x")
+        stack.callback(standby.stop)
+        await shows(primary, STREAMS + " AND application_name = 'pg_x'")
+        assert (await standby_of(database), await standby_of(plain)) == (Standby.LAGGING, Standby.HIDDEN)
+        for url, sentence in ((plain, "GRANT pg_monitor"), (database, "has a standby that no commit")):
+            with pytest.raises(UserError, match=sentence):
+                async with open_engine(ApiSettings(database=url)):
+                    pass
+        async with open_engine(ApiSettings(database=plain, allow_async_standby=True)):
+            assert "hidden from our role" in "".join(capfd.readouterr())
+        await asyncio.to_thread(primary.sql, "GRANT pg_monitor TO plain")
+        assert await standby_of(plain) is Standby.LAGGING
+        await wait_for_standby(primary)
+        async with open_engine(ApiSettings(database=plain)):
+            pass

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support import virtual
@@ -34,7 +34,7 @@ from berth.dialects.kubipam.orphans import AuditSettings
 from berth.dialects.kubipam.translate import block_of, range_of
 from berth.errors import Conflict, NotFound, Unreachable
 from berth.kube import meta
-from berth.kube.client import Listing, PatchKind
+from berth.kube.client import Client, Listing, PatchKind
 from berth.kube.resource import Resource
 from berth.metrics import Metrics
 from berth.settings import Settings
@@ -278,7 +278,7 @@ class Simulated:
 
     def _keep(self, watched: WatchSpec) -> Informer:
         cache = self.caches[watched.key] = Cache(watched.indexes)
-        return Informer(watched, cache)
+        return Informer(watched, cache, cast(Client, self.link))
 
     def _subscribe(self, resource: Resource) -> None:
         watch = self._watches[resource.key] = deque()
@@ -305,7 +305,7 @@ class Simulated:
     def relist(self, *resources: Resource) -> None:
         """Every watch was cut when the backup was restored; this one begins anew."""
         for resource in resources:
-            self.caches[resource.key].restart(self._visible(resource), str(self._server.revision))
+            self.caches[resource.key].reset(self._visible(resource), str(self._server.revision))
             self._subscribe(resource)
 
     async def stop(self) -> None:

@@ -15,6 +15,7 @@ from berth.dialects.kubipam import Kubipam
 from berth.dialects.kubipam.crds import crds
 from berth.dialects.kubipam.kinds import BUSY, FINALIZER, RANGE, READY, REQUEST
 from berth.dialects.kubipam.orphans import AuditSettings
+from berth.dialects.orphans import RELEASE_ORPHANS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
@@ -128,3 +129,33 @@ async def test_too_much_at_once_is_left_to_people(
         await world.client.patch(RANGE, "p", {"status": {"taken": taken}}, namespace, subresource="status")
         await world.ask("again", request="10.0.0.1")
         await world.becomes("again", state=READY, cidr="10.0.0.1/32")
+
+
+async def test_a_persons_word_on_the_range_lets_just_those_go(
+    cluster: DevCluster, namespace: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Event names it."""
+    async with audited(cluster, namespace, clock, monkeypatch) as world:
+        await world.range("10.0.0.0/27")
+        granted = await world.together({f"r{number}": None for number in range(24)})
+        # With one more write the page says that these have theirs; what is pending goes back by itself.
+        assert await world.grants([32], start=24) == "10.0.0.24/32"
+        odd = [name for name, cidr in granted.items() if int(cidr.split(".")[3].split("/")[0]) % 2]
+        await tear_out(world, *odd)
+        await clock.some_sweeps()
+        clock.now += 91
+        said: list[str] = []
+
+        async def told() -> bool:
+            said[:] = [text for _, reason, text in await world.events("p") if reason == "TooManyOrphans"]
+            return bool(said)
+
+        await eventually(told)
+        agreed = {"metadata": {"annotations": {RELEASE_ORPHANS: said[0].rpartition("=")[2]}}}
+        await world.client.patch(RANGE, "p", agreed, namespace)
+
+        async def given_back() -> bool:
+            taken = (await world.get_range())["status"]["taken"]
+            return bool(taken == [f"10.0.0.{number}" for number in range(0, 25, 2)])
+
+        await eventually(given_back)

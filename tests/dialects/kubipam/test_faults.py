@@ -225,7 +225,7 @@ class Witness:
         for obj in items:
             self.apply("LISTED", obj)
 
-    restart = replace
+    reset = replace
 
     def apply(self, type: str, obj: Object) -> None:
         self.versions[obj["metadata"]["uid"]].add(obj["metadata"]["resourceVersion"])
@@ -272,7 +272,8 @@ async def test_t22_deleted_before_it_was_served(world: World) -> None:
 
 
 async def test_t33_two_hundred_that_waited_are_served(world: World) -> None:
-    """T33: none of them is recreated, and waiting cost no write: each was made, held, refused and granted.
+    """T33: none of them is recreated, and waiting cost no write: each was made, held, refused, told its block
+    (for backups) and granted.
     Five seconds, times what the machine's load makes of them; by the clock alone in `test_simulated.py`."""
     await world.range("10.0.0.0/24")
     await world.granted("holder", size=24)
@@ -287,7 +288,7 @@ async def test_t33_two_hundred_that_waited_are_served(world: World) -> None:
         await eventually(lambda: has_seen(witness.shown, 201), BUSY_SECONDS)
     after = {one["metadata"]["uid"] for one in (await world.client.list(REQUEST, world.namespace)).items}
     assert after < before
-    assert max(len(witness.versions[uid]) for uid in after) <= 4
+    assert max(len(witness.versions[uid]) for uid in after) <= 5
     assert await eventually(lambda: is_whole(world))
     assert took < 5 * load_of_machine()
 

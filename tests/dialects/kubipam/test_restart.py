@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
@@ -14,9 +15,22 @@ from tests.support.operator import CRD, admin, eventually, install, running
 
 from berth.devcluster import DevCluster
 from berth.dialects.kubipam.crds import crds
-from berth.dialects.kubipam.kinds import BUSY, FINALIZER, INVALID, RANGE, READY, REQUEST, ROUND_ROBIN
+from berth.dialects.kubipam.kinds import (
+    ALLOCATED,
+    BUSY,
+    CIDR,
+    FINALIZER,
+    INVALID,
+    RANGE,
+    READY,
+    REQUEST,
+    ROUND_ROBIN,
+    TAKEN,
+)
 from berth.dialects.kubipam.leases import PRUNED
+from berth.kube import meta
 
+WRITTEN = ("annotations", "managedFields", "resourceVersion")
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
 
 
@@ -65,11 +79,20 @@ async def test_a_settled_world_is_left_alone(cluster: DevCluster, namespace: str
         await world.range("10.0.0.0/30")
         await world.grants([31])
         assert await world.granted("busy", size=30) == "none"
+        await eventually(
+            partial(remembers, world, "10.0.0.0-10.0.0.1")
+        )  # written after the grant, in its own time
         before = await versions(world, "p", "r0", "busy")
     async with serving(cluster, namespace) as world:
         await world.range("10.1.0.0/30", name="q")
         await world.granted("last", range="q")
         assert await versions(world, "p", "r0", "busy") == before
+
+
+async def remembers(world: World, taken: str) -> bool:
+    """The range says in its annotation what is taken, for a backup of objects."""
+    text = meta.annotations(await world.get_range()).get(TAKEN, "{}")
+    return bool(json.loads(text) == {world.namespace: taken})
 
 
 async def versions(world: World, range: str, *requests: str) -> list[str]:
@@ -78,7 +101,8 @@ async def versions(world: World, range: str, *requests: str) -> list[str]:
 
 
 async def test_an_installation_of_upstream_is_adopted(cluster: DevCluster, namespace: str) -> None:
-    """Its requests' `status.cidr` are the only record: on the page before anything is granted."""
+    """Its requests' `status.cidr` are the only record: on the page before anything is granted. Once each
+    request gets what upstream did not write, in metadata and in the status, and nothing ever again."""
     async with nobody(cluster, namespace) as world:
         await world.range("10.0.0.0/29", "10.0.9.0/30")
         await set_status(world, RANGE, "p", state=READY)
@@ -87,7 +111,7 @@ async def test_an_installation_of_upstream_is_adopted(cluster: DevCluster, names
             finalizers = {"metadata": {"finalizers": [FINALIZER]}}
             await world.client.patch(REQUEST, name, finalizers, namespace)
             await set_status(world, REQUEST, name, cidr=cidr, state=READY)
-        before = await versions(world, "p", "a", "b", "outside")
+        before = [await world.get(name) for name in ("a", "b", "outside")]
         await world.ask("half")  # upstream was killed between its two updates
         await set_status(world, REQUEST, "half", cidr="10.0.0.2/32")
     async with serving(cluster, namespace) as world:
@@ -95,9 +119,28 @@ async def test_an_installation_of_upstream_is_adopted(cluster: DevCluster, names
         page = ["10.0.0.0-10.0.0.3", "10.7.0.0-10.7.0.255"]
         await world.range_becomes(taken=page, state=READY)
         assert await world.grants([30, 30, 30]) == "10.0.9.0/30 10.0.0.4/30 none"
-        assert (await versions(world, "p", "a", "b", "outside"))[1:] == before[1:]
+        completed = [await eventually(partial(ready_by_condition, world, one)) for one in before]
+        assert [as_upstream_left_it(one) for one in completed] == [as_upstream_left_it(one) for one in before]
+        for one in completed:
+            assert meta.annotations(one) == {CIDR: one["status"]["cidr"]}
+            assert one["status"]["range"] == f"{namespace}/p"
         await world.release("outside")
         await world.range_becomes(taken=["10.0.0.0-10.0.0.7", "10.0.9.0-10.0.9.3"])
+        assert await world.granted("last") == "none"
+        assert [await world.get(name) for name in ("a", "b")] == completed[:2]
+
+
+async def ready_by_condition(world: World, before: dict[str, Any]) -> dict[str, Any]:
+    found = await world.get(before["metadata"]["name"])
+    ready = meta.condition(found, "Ready")
+    return found if ready is not None and ready["reason"] == ALLOCATED else {}
+
+
+def as_upstream_left_it(request: dict[str, Any]) -> dict[str, Any]:
+    """Without what we add: the annotation in metadata, range and conditions in the status."""
+    about = {key: value for key, value in request["metadata"].items() if key not in WRITTEN}
+    status = {key: value for key, value in request["status"].items() if key not in ("range", "conditions")}
+    return {**request, "metadata": about, "status": status}
 
 
 async def test_what_upstream_granted_twice_goes_to_no_third(cluster: DevCluster, namespace: str) -> None:

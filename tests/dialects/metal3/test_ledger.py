@@ -81,10 +81,10 @@ def twins(server: Server) -> Twins:
     client = cast(Client, server)
     found = Twins(client)
     kept = Informer(
-        WatchSpec((CAPI_ADDRESS,)), Cache({"namespace": lambda obj: (obj["metadata"]["namespace"],)})
+        WatchSpec((CAPI_ADDRESS,)), Cache({"namespace": lambda obj: (obj["metadata"]["namespace"],)}), client
     )
     kept.resource = CAPI_ADDRESS
-    native = Informer(WatchSpec((kinds.ADDRESS,)), Cache())
+    native = Informer(WatchSpec((kinds.ADDRESS,)), Cache(), client)
     found.pair(Leases(Native(), native, client, found), Leases(Capi(), kept, client, found))
     return found
 
@@ -171,7 +171,8 @@ async def test_what_was_taken_over_no_longer_says_when_it_was_made(cluster: DevC
         body = address("a-10-0-0-10", "10.0.0.10", "c", ownerReferences=[owner])
         made = await client.create(kinds.ADDRESS, body, namespace)
         assert born_at(made) > 0
-        leases = Leases(Native(), Informer(WatchSpec((kinds.ADDRESS,)), Cache()), client, Twins(client))
+        informer = Informer(WatchSpec((kinds.ADDRESS,)), Cache(), client)
+        leases = Leases(Native(), informer, client, Twins(client))
         taken = await leases.take_over(made, {"metadata": {"uid": "later"}})
         assert made_for(Native(), taken) == "later"
         assert born_at(await client.get(kinds.ADDRESS, "a-10-0-0-10", namespace)) == 0

@@ -167,7 +167,7 @@ class History:
     def replace(self, items: list[dict[str, Any]], resource_version: str) -> None:
         self._listed = True
 
-    restart = replace
+    reset = replace
 
     def apply(self, type: str, obj: dict[str, Any]) -> None:
         if meta.finalizers(obj) and not self.held_at:

@@ -8,7 +8,7 @@ from tests.support.vip import World
 
 from berth.control.cache import Cache
 from berth.control.events import Recorder
-from berth.control.informers import Informer, WatchSpec
+from berth.control.informers import Informer, Served, WatchSpec
 from berth.dialects.dialect import Dependencies
 from berth.dialects.vip.reconcile import build
 from berth.kube.client import Client
@@ -22,12 +22,12 @@ class Still:
     def __init__(self, world: World, client: Client | None = None) -> None:
         self._world = world
         self._kept: dict[str, Informer] = {}
-        reached = client or world.client
+        self._client = reached = client or world.client
         kit = Dependencies(reached, self._keep, cast(Recorder, Silent()), Metrics(), Settings(), reached)
         self._built = build(kit)
 
     def _keep(self, watched: WatchSpec) -> Informer:
-        kept = Informer(watched, Cache(watched.indexes), watched.versions[0])
+        kept = Informer(watched, Cache(watched.indexes), self._client, Served(watched.versions[0]))
         return self._kept.setdefault(watched.key, kept)
 
     def cache(self, resource: Resource) -> Cache:

@@ -84,7 +84,7 @@ async def test_the_status_tells_an_ipv6_groups_use(world: World) -> None:
 
     async def told() -> bool:
         group = await world.client.get(kinds.IPGROUP, "six")
-        counts = {"total": 4, "used": 1, "free": 3, "outside": 0}
+        counts = {"total": 4, "used": 1, "free": 3, "reserved": 0, "outside": 0}
         return bool((group.get("status") or {}).get("addresses") == counts)
 
     await eventually(told)

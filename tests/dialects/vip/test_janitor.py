@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,14 +14,16 @@ from tests.support.operator import admin, install
 from tests.support.vip import World
 
 from berth.control.cache import Cache
-from berth.control.informers import Informer, WatchSpec
+from berth.control.informers import Informer, Served, WatchSpec
 from berth.devcluster import DevCluster
+from berth.dialects.orphans import RELEASE_ORPHANS, Brake, Collector, Pace, Suspect
 from berth.dialects.vip import kinds, leases, migration_locks
 from berth.dialects.vip.crds import crds
 from berth.dialects.vip.migrate import State
-from berth.dialects.vip.orphans import Janitor, Rules, owners
+from berth.dialects.vip.orphans import PACE, OrphanedIPs, owners
 from berth.dialects.vip.translate import Owner, ip_object, owner
 from berth.kube import meta
+from berth.kube.client import Client
 from berth.kube.resource import Resource
 from berth.net import parse_block
 
@@ -31,8 +35,9 @@ class Scene:
     """Caches as the operator's would be, filled by hand, and a clock of the test's own."""
 
     world: World
-    janitor: Janitor
+    janitor: Collector[Suspect]
     kept: dict[str, Informer]
+    told: list[str]  # the Events
     now: float = 0.0
 
     async def look(self) -> None:
@@ -46,7 +51,9 @@ class Scene:
         return await self.janitor.sweep()
 
 
-_RESOURCES = {"IP": kinds.IP, "Service": kinds.SERVICE, "VirtualIP": kinds.VIRTUAL_IP}
+_RESOURCES = {
+    one.kind: one for one in (kinds.IP, kinds.SERVICE, kinds.VIRTUAL_IP, kinds.IPGROUP, kinds.MAPPING)
+}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -54,21 +61,25 @@ async def scene(cluster: DevCluster, request: pytest.FixtureRequest) -> AsyncIte
     async with admin(cluster) as client:
         await install(client, crds())
         world = World(client, await make_namespace(cluster))
-        kept = {name: _kept(resource) for name, resource in _RESOURCES.items()}
-        book = leases.Ledger(kept["IP"], client)
+        kept = {name: _kept(resource, client) for name, resource in _RESOURCES.items()}
+        book = leases.Ledger(kept["IP"])
         found: list[Scene] = []
-        rules = getattr(request, "param", Rules())
+        pace = getattr(request, "param", PACE)
         kinds_of = owners(kept["Service"], kept["VirtualIP"])
-        janitor = Janitor(book, kinds_of, client, rules, clock=lambda: found[0].now)
-        found.append(Scene(world, janitor, kept))
+        pools = {kinds.GROUP_LABEL: kept["IPGroup"], kinds.MAPPING_LABEL: kept["GroupSegmentMapping"]}
+        told: list[str] = []
+        events: Any = SimpleNamespace(event=lambda *said: told.append(said[3]))
+        orphans = OrphanedIPs(book, kinds_of, pools, events)
+        janitor = Collector(orphans, pace, clock=lambda: found[0].now)
+        found.append(Scene(world, janitor, kept, told))
         yield found[0]
         await world.clear()
         await drop_namespace(cluster, world.namespace)
 
 
-def _kept(resource: Resource) -> Informer:
+def _kept(resource: Resource, client: Client) -> Informer:
     indexes = {kinds.IP: leases.indexes(), kinds.VIRTUAL_IP: migration_locks.indexes()}.get(resource, {})
-    return Informer(WatchSpec((resource,), indexes), Cache(indexes), resource)
+    return Informer(WatchSpec((resource,), indexes), Cache(indexes), client, Served(resource))
 
 
 async def test_an_orphan_is_given_back_after_two_sightings_and_a_grace(scene: Scene) -> None:
@@ -181,7 +192,7 @@ async def test_a_namesake_that_took_the_address_over_keeps_it(scene: Scene) -> N
     assert list(await world.ips()) == ["1.1.1.1"]
 
 
-@pytest.mark.parametrize("scene", [Rules(most_few=0, most_share=0.5)], indirect=True)
+@pytest.mark.parametrize("scene", [Pace(30.0, 90.0, Brake(0, 0.5))], indirect=True)
 async def test_most_of_one_pool_is_too_much_however_many_others_there_are(scene: Scene) -> None:
     await scene.world.service("web")
     for address in ("1.1.1.1", "1.1.1.2"):
@@ -199,3 +210,20 @@ async def test_too_many_at_once_are_left_for_a_person(scene: Scene) -> None:
     await scene.sweep(0)
     assert await scene.sweep(100) == 0
     assert len(await scene.world.ips()) == 11
+
+
+async def test_a_persons_word_on_the_group_lets_just_those_go(scene: Scene) -> None:
+    """The way out of the brake: the Event names it."""
+    world = scene.world
+    await world.group("g", "1.1.1.0/24")
+    for last in range(11):
+        await world.ip(f"1.1.1.{last}", "g", f"gone-{last}")
+    await scene.sweep(0)
+    assert await scene.sweep(100) == 0
+    word = scene.told[-1].rpartition("=")[2]
+    await world.client.patch(kinds.IPGROUP, "g", {"metadata": {"annotations": {RELEASE_ORPHANS: word}}})
+    await world.ip("1.1.1.20", "g", "gone-20")
+    assert await scene.sweep(200) == 0  # one more than was agreed to
+    await world.client.delete(kinds.IP, "1.1.1.20")
+    assert await scene.sweep(300) == 11
+    assert await world.ips() == {}

@@ -26,7 +26,7 @@ class World:
         watched = WatchSpec((kinds.IP,), leases.indexes())
         self.cache = Cache(watched.indexes)
         self.groups = Shelf(kinds.GROUP_LABEL, lambda ref: None)
-        book = leases.Ledger(Informer(watched, self.cache), cast(Client, None))
+        book = leases.Ledger(Informer(watched, self.cache, cast(Client, None)))
         self.register = Register(book, (self.groups,), lambda ref: None)
         self.register.shows = lambda holder, block: None
         self.register.touched = lambda lease: None
@@ -41,7 +41,7 @@ class World:
     def store(self, owner: Owner) -> dict[str, Any]:
         record = ip_object(ADDRESS, kinds.GROUP_LABEL, "g", owner)
         record["metadata"] |= {"uid": "i", "resourceVersion": "1"}
-        self.cache.observe(record)
+        self.cache.put(record)
         return record
 
     @property
@@ -60,7 +60,7 @@ def test_what_was_taken_in_memory_alone_ends_when_another_is_seen_to_have_it(wor
     record = world.store(THEIRS)
     assert world.register.blocks_of(MINE.key) == ()
     assert world.register.blocks_of(THEIRS.key) == (ADDRESS,)
-    world.cache.bury(record)
+    world.cache.forget_deleted(record)
     assert world.used == 0
 
 
@@ -68,7 +68,7 @@ def test_who_goes_leaves_nothing_in_memory_of_an_address_that_is_another_s(world
     record = world.store(THEIRS)
     world.group.desk.adopt(ADDRESS, MINE.key)
     world.register.forget(Ref("Service", "default", "mine"), MINE.key)
-    world.cache.bury(record)
+    world.cache.forget_deleted(record)
     assert world.used == 0
 
 

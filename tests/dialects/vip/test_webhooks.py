@@ -12,11 +12,13 @@ from tests.support.cluster import drop_namespace, make_namespace
 from tests.support.operator import Operator, built, eventually, running
 from tests.support.vip import G, World
 
+from berth.control.review import User
 from berth.devcluster import DevCluster
 from berth.devcluster.ports import free
-from berth.dialects.vip import kinds
+from berth.dialects.vip import admit, kinds
 from berth.dialects.vip.crds import crds
 from berth.errors import AlreadyExists, NotFound, StatusError
+from berth.kube import auth
 from berth.kube.client import Client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -127,3 +129,28 @@ async def test_the_rules_of_a_virtual_ip(world: World, vip: str) -> None:
     assert await _refused(world, moved) == "can not change service once migration has begun"
     await world.client.patch(kinds.VIRTUAL_IP, vip, _annotation("again"), world.namespace)
     await world.client.delete(kinds.VIRTUAL_IP, vip, world.namespace)
+
+
+async def test_who_may_restore_is_asked_once_in_a_while_and_not_without_end(
+    cluster: DevCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any pod that reaches the port can make up reviews of restores."""
+    monkeypatch.setattr(admit, "MOST_KNOWN", 10)
+    asked: list[int] = []
+    now = 0.0
+    async with Client(
+        auth.load(cluster.kubeconfig), observe=lambda verb, code, seconds: asked.append(code)
+    ) as client:
+        may_restore = admit.MayRestore(client, clock=lambda: now)
+        eve, boss = User("eve"), User("boss", groups=("system:masters",))
+        for _ in range(3):
+            assert not await may_restore(eve, kinds.IP)
+            assert await may_restore(boss, kinds.IP)
+            assert await may_restore(User("rita", groups=(admit.RESTORERS,)), kinds.IP)
+        assert len(asked) == 2
+        now += admit.KNOWN_SECONDS
+        assert not await may_restore(eve, kinds.IP)
+        assert len(asked) == 3
+        for number in range(30):
+            await may_restore(User(f"made-up-{number}"), kinds.IP)
+        assert len(may_restore._known) == 10

@@ -42,7 +42,7 @@ class Stage:
     def write(self, record: Record) -> dict[str, Any]:
         lying = records.body(f"at-{record.name}", "ipam-system", [record])
         lying["metadata"] |= {"uid": record.name, "resourceVersion": "1"}
-        self.cache.observe(lying)
+        self.cache.put(lying)
         return lying
 
 
@@ -60,7 +60,7 @@ async def test_a_persons_word_holds_until_all_of_them_are_gone(monkeypatch: Any)
     stage.annotations[kinds.RELEASE_ABSENT] = stage.told[-1].rpartition("=")[2]
     assert not await stage.brake.holds(record(0))
     for gone in lying[:20]:
-        stage.cache.bury(gone)
+        stage.cache.forget_deleted(gone)
     await asyncio.sleep(0.01)
     assert not await stage.brake.holds(record(40))
     assert len(stage.told) == 1
@@ -82,5 +82,5 @@ async def test_the_word_is_for_those_that_were_told_of(monkeypatch: Any) -> None
 async def test_nothing_is_remembered_of_what_is_gone() -> None:
     stage = Stage()
     for number in range(100):
-        stage.cache.bury(stage.write(record(number, until=time.time() + 90)))
+        stage.cache.forget_deleted(stage.write(record(number, until=time.time() + 90)))
     assert not stage.brake._met

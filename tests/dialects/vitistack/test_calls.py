@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from berth.central.client import Access, ApiClient, Ask
+from berth.control.batching import LoadGauge, Tasks
 from berth.dialects.vitistack.calls import Calls
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.ipam_client import is_down
 from berth.errors import ApiDown, ApiRefused
 from berth.leasing.holders import Identity
@@ -57,7 +57,7 @@ async def calling(fake: FakeApi) -> AsyncIterator[Calls]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with ApiClient(Access(f"http://127.0.0.1:{runner.addresses[0][1]}/v2", seconds=5)) as client:
-            yield Calls(client, Metrics(), Crowd())
+            yield Calls(client, Metrics(), LoadGauge(), Tasks())
     finally:
         await runner.cleanup()
 
@@ -97,7 +97,7 @@ async def test_many_at_once_get_each_its_own_answer(knows_batches: bool) -> None
 
 async def test_no_answer_is_told_to_each() -> None:
     async with ApiClient(Access("http://127.0.0.1:9/v2", seconds=1)) as client:
-        calls = Calls(client, Metrics(), Crowd())
+        calls = Calls(client, Metrics(), LoadGauge(), Tasks())
         found = await asyncio.gather(
             *(calls.register(ask(f"web-{number}")) for number in range(20)), return_exceptions=True
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from berth.control.batching import Tasks
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.confirm import Holding
 from berth.dialects.vitistack.records import Record
@@ -78,7 +79,7 @@ async def rotated_meanwhile(record: Record, at: str) -> tuple[Vault, Holding]:
     """While the controller does this, a webhook notes another rotation."""
     server: Any = Server()
     server.edit("my-secret", EDITED)
-    vault = Vault(server, "ipam-system", lambda: True)
+    vault = Vault(server, "ipam-system", lambda: True, Tasks())
     await vault.keep(record, OLD)
 
     def taken(step: str) -> Any:

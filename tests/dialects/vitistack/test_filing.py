@@ -11,12 +11,13 @@ import pytest_asyncio
 from tests.support.cluster import make_namespace
 from tests.support.operator import admin
 
+from berth.control.batching import LoadGauge, Tasks
 from berth.control.cache import Cache
+from berth.control.informers import Informer
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds, record_store
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.record_store import Cabinet, Filed, Records
-from berth.dialects.vitistack.records import Record
+from berth.dialects.vitistack.records import Record, watched
 from berth.dialects.vitistack.service_annotations import Terms
 from berth.errors import Conflict, StatusError
 from berth.kube.client import Client
@@ -35,7 +36,8 @@ class Desk:
         self.client, self.namespace = client, namespace
         self.cache = Cache()
         self.filed = Filed(self.cache)
-        self.records = Records(client, namespace, Cabinet(self.cache, self.filed, Metrics(), Crowd()))
+        informer = Informer(watched(namespace), self.cache, client)
+        self.records = Records(informer, namespace, Cabinet(self.filed, Metrics(), LoadGauge(), Tasks()))
 
     async def stored(self) -> list[dict[str, str]]:
         found = await self.client.list(kinds.CONFIG_MAP, self.namespace, label_selector=kinds.RECORD_LABEL)
@@ -86,7 +88,7 @@ async def test_what_another_replica_changed_is_not_overwritten(desk: Desk) -> No
     await asyncio.gather(*(desk.records.put(record(number)) for number in range(3)))
     other = Desk(desk.client, desk.namespace)
     for place in {one.place for one in desk.filed}:
-        other.cache.observe(await desk.client.get(kinds.CONFIG_MAP, place, desk.namespace))
+        other.cache.put(await desk.client.get(kinds.CONFIG_MAP, place, desk.namespace))
     theirs = other.filed.seen(record(1).name)
     assert theirs is not None
     await other.records.save(replace(theirs, key="theirs"))
@@ -106,7 +108,7 @@ async def test_what_was_emptied_is_taken_away(desk: Desk) -> None:
     seen = desk.filed.seen(record(1).name)
     assert seen is not None
     emptied = {"data": {seen.name: None}}
-    desk.cache.observe(await desk.client.patch(kinds.CONFIG_MAP, seen.place, emptied, desk.namespace))
+    desk.cache.put(await desk.client.patch(kinds.CONFIG_MAP, seen.place, emptied, desk.namespace))
     await desk.records.drop(seen)  # done already, by someone whose answer was lost
     await desk.records.tidy()
     assert await desk.stored() == []

@@ -13,7 +13,7 @@ from tests.support.vitistack import Api, World, address_of, emptied, fresh, of, 
 
 from berth.control.ca_store import utc_now
 from berth.control.x509 import issue, make_authority
-from berth.devcluster import DevCluster, Options
+from berth.devcluster import ClusterOptions, DevCluster
 from berth.errors import Invalid
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="session")]
@@ -27,7 +27,7 @@ zones:
 async def test_a_cluster_of_one_family_refuses_dual_before_anything_is_spent(tmp_path: Path) -> None:
     """V-021"""
     flags = ("--service-cluster-ip-range=10.96.0.0/16",)
-    async with DevCluster(Options(apiserver_flags=flags)) as single, served(single, tmp_path) as stage:
+    async with DevCluster(ClusterOptions(apiserver_flags=flags)) as single, served(single, tmp_path) as stage:
         world = await fresh(stage)
         error = await world.refusal(annotations={"ip-family": "dual"})
         assert isinstance(error, Invalid)

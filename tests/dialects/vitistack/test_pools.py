@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from berth.control.batching import LoadGauge
 from berth.control.cache import Cache
+from berth.control.informers import Informer
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.crowd import Crowd
-from berth.dialects.vitistack.pools import Pools
+from berth.dialects.vitistack.pools import Pools, watched
 from berth.net import Address, Family
 
 Object = dict[str, Any]
@@ -26,10 +26,10 @@ class Server:
         self.asked = asyncio.Event()
         self.door = asyncio.Event()
 
-    async def create(self, resource: Any, body: Object) -> Object:
+    async def create(self, resource: Any, body: Object, namespace: str) -> Object:
         return await self._stored(body)
 
-    async def patch(self, resource: Any, name: str, body: Object, namespace: str) -> Object:
+    async def patch(self, resource: Any, name: str, body: Object, namespace: str, **how: Any) -> Object:
         annotations = {
             **self.pool["metadata"].get("annotations", {}),
             **body["metadata"].get("annotations", {}),
@@ -62,9 +62,9 @@ async def test_a_pool_that_is_not_ours_keeps_one_entry_of_all_that_leave_togethe
     annotations = {"annotations": {kinds.MERGED: ",".join(merged)}} if merged else {}
     server.pool = {"metadata": {**about, **annotations}, "spec": {"addresses": list(listed)}}
     cache = Cache()
-    cache.observe(server.pool)
-    kept: Any = SimpleNamespace(cache=cache)
-    pools = Pools(server, kept, "metallb-system", Crowd())
+    cache.put(server.pool)
+    kept = Informer(watched("metallb-system"), cache, server)
+    pools = Pools(kept, "metallb-system", LoadGauge())
     await asyncio.gather(*(pools.remove("inet", one, lambda: False) for one in (A, B, C)))
     assert len(server.listed) == 1
 
@@ -72,8 +72,8 @@ async def test_a_pool_that_is_not_ours_keeps_one_entry_of_all_that_leave_togethe
 async def test_who_gives_up_waiting_leaves_no_entry_behind() -> None:
     """Its record is undone in the end, and no later write may bring the address back."""
     server: Any = Server()
-    kept: Any = SimpleNamespace(cache=Cache())
-    pools = Pools(server, kept, "metallb-system", Crowd())
+    kept = Informer(watched("metallb-system"), Cache(), server)
+    pools = Pools(kept, "metallb-system", LoadGauge())
     writing = asyncio.create_task(pools.add("inet", (A,)))
     await server.asked.wait()
     waiting = asyncio.create_task(pools.add("inet", (B,)))

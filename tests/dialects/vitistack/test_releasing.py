@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from berth.control.cache import Cache
+from berth.control.informers import Informer, WatchSpec
 from berth.dialects.vitistack import kinds
 from berth.dialects.vitistack.confirm import Holding
 from berth.dialects.vitistack.records import Record
@@ -63,7 +64,6 @@ class Stage:
             return False
 
         parts: Any = SimpleNamespace(
-            client=SimpleNamespace(get=gone),
             places=SimpleNamespace(cluster_id=cluster_id),
             neighbours=SimpleNamespace(listing=lambda _: []),
             pools=SimpleNamespace(remove=self.step("pool")),
@@ -76,7 +76,9 @@ class Stage:
         inventories: Any = SimpleNamespace(heard=True)
         events: Any = SimpleNamespace(event=lambda *_: None)
         brake: Any = SimpleNamespace(holds=holds)
-        return Releasing(parts, holding, Cache(), events, Restraint(inventories, brake))
+        server: Any = SimpleNamespace(get=gone)
+        services = Informer(WatchSpec((kinds.SERVICE,)), Cache(), server)
+        return Releasing(parts, holding, services, events, Restraint(inventories, brake))
 
     def holding(self, found: Record) -> Holding:
         """Of which the record is what is found."""

@@ -13,13 +13,13 @@ from berth.central.integrations.event_log import EventLog
 from berth.errors import StoreDown
 from berth.store import kv, statement
 from berth.store.engine import Engine
-from berth.store.rows import Event
+from berth.store.rows import HistoryRow
 
 CALLER = "central/chronicle"
-MARK = DUTY = "chronicle"
+MARK = LEASE = "chronicle"
 PORTION = 500
 EVERY_SECONDS = 1.0
-DUTY_MS = 15_000
+LEASE_MS = 15_000
 NEWEST = "SELECT coalesce(max(id), 0) FROM history"
 SINCE = f"SELECT id, {statement.HISTORY} FROM history WHERE id > $1 ORDER BY id LIMIT $2"
 
@@ -63,22 +63,22 @@ class HistoryFeed:
             await kv.set_mark(tx, MARK, str(told[-1][0]))
         return True
 
-    async def _read(self, most: int) -> list[tuple[int, Event]]:
-        """What was not told yet, for whoever has the duty. Under the locks of all pools, since every writer
+    async def _read(self, most: int) -> list[tuple[int, HistoryRow]]:
+        """What was not told yet, for whoever has the lease. Under the locks of all pools, since every writer
         has one of them: so nothing with a smaller number can still come.
         """
         async with self._engine.transaction() as tx:
             now = await tx.now()
-            if not await kv.take_duty(tx, DUTY, self._who, (now, now + DUTY_MS)):
+            if not await kv.take_lease(tx, LEASE, self._who, (now, now + LEASE_MS)):
                 return []
             mark = int(await kv.mark(tx, MARK) or 0)
             if mark >= (await tx.rows(NEWEST))[0][0]:
                 return []
             await tx.lock(None)
             found = await tx.rows(SINCE, mark, most)
-            return [(row[0], Event.read(row[1:])) for row in map(tuple, found)]
+            return [(row[0], HistoryRow.read(row[1:])) for row in map(tuple, found)]
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: HistoryRow) -> None:
         who = event.who
         self._journal.app(
             f"address {event.event}",

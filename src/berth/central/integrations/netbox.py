@@ -14,12 +14,12 @@ import aiohttp
 from berth.central.integrations.event_log import EventLog
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Netbox
-from berth.central.tokens import TokenFile
+from berth.central.tokens import RotatedToken
 from berth.errors import StoreDown
 from berth.net import parse_block
+from berth.net.host import masked
 from berth.store import outbox
 from berth.store.engine import Engine
-from berth.store.hosts import masked
 from berth.store.outbox import OutboxItem
 from berth.store.requests import zone_of
 
@@ -36,7 +36,7 @@ class NetboxClient:
         self._session = session
         self._base = settings.url.rstrip("/")
         assert settings.token_file is not None
-        self._token = TokenFile(settings.token_file)
+        self._token = RotatedToken(settings.token_file)
 
     async def call(self, method: str, path: str, body: Json | None = None, **params: str) -> Any:
         """The answer's JSON; None for 404 and for answers without a body."""
@@ -100,15 +100,15 @@ class NetboxMirror:
     async def deliver(self, client: NetboxClient) -> int:
         """Everything that is due; how many parcels were delivered."""
         delivered = 0
-        for parcel in await outbox.due(self._engine, self._who):
+        for item in await outbox.due(self._engine, self._who):
             try:
-                await (push(client, parcel) if parcel.kind == "push" else drop(client, parcel))
+                await (push(client, item) if item.kind == "push" else drop(client, item))
             except Exception as cause:  # whatever the answer's shape: the others are not kept waiting
                 self._metrics.netbox_failures.inc()
-                self._trouble("NetBox refused", kind=parcel.kind, cause=type(cause).__name__)
-                await outbox.failed(self._engine, parcel)
+                self._trouble("NetBox refused", kind=item.kind, cause=type(cause).__name__)
+                await outbox.failed(self._engine, item)
                 continue
-            await outbox.done(self._engine, parcel)
+            await outbox.done(self._engine, item)
             delivered += 1
         return delivered
 
@@ -116,31 +116,29 @@ class NetboxMirror:
         self._journal.tell(message, "central/netbox", level="warn", **fields)
 
 
-async def ours(client: NetboxClient, parcel: OutboxItem) -> Json | None:
+async def ours(client: NetboxClient, item: OutboxItem) -> Json | None:
     """The prefix of this address that carries our uuid."""
-    found = await client.pages(PREFIXES, prefix=masked(parcel.address))
-    return next(
-        (one for one in found if (one.get("custom_fields") or {}).get("k8s_uuid") == parcel.uid), None
-    )
+    found = await client.pages(PREFIXES, prefix=masked(item.address))
+    return next((one for one in found if (one.get("custom_fields") or {}).get("k8s_uuid") == item.uid), None)
 
 
-async def push(client: NetboxClient, parcel: OutboxItem) -> None:
+async def push(client: NetboxClient, item: OutboxItem) -> None:
     """Pushed once, however often it is tried."""
-    if await ours(client, parcel):
+    if await ours(client, item):
         return
-    zone = zone_of(parcel.pool)
+    zone = zone_of(item.pool)
     body: Json = {
-        "prefix": masked(parcel.address),
+        "prefix": masked(item.address),
         "tags": await client.tags(),
         "custom_fields": {
             "domain": "na",
             "env": "na",
             "purpose": "na",
             "k8s_zone": zone,
-            "k8s_uuid": parcel.uid,
+            "k8s_uuid": item.uid,
         },
     }
-    container = await covering(client, zone, parcel.address)
+    container = await covering(client, zone, item.address)
     for key in ("vrf", "tenant", "role"):
         if container.get(key):
             body[key] = container[key]["id"]
@@ -156,7 +154,7 @@ async def covering(client: NetboxClient, zone: str, address: str) -> Json:
     return {}
 
 
-async def drop(client: NetboxClient, parcel: OutboxItem) -> None:
-    found = await ours(client, parcel)
+async def drop(client: NetboxClient, item: OutboxItem) -> None:
+    found = await ours(client, item)
     if found:
         await client.call("DELETE", f"{PREFIXES}{found['id']}/")

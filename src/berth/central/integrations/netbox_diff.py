@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from berth.central.integrations.netbox import PREFIXES, NetboxClient
+from berth.net.host import canonical
 from berth.store import queries, statement
 from berth.store.engine import Engine
-from berth.store.hosts import canonical
 from berth.store.requests import zone_of
 from berth.store.rows import AddressRow
 

@@ -17,11 +17,12 @@ from typing import Any
 import aiohttp
 import orjson
 
+from berth.backoff import Backoff
 from berth.central.integrations.event_log import EventLog
 from berth.central.integrations.sse import ID, Endless, EventParser, ServerEvent
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Ror
-from berth.central.tokens import TokenFile
+from berth.central.tokens import RotatedToken
 from berth.errors import StoreDown
 from berth.store import kv
 from berth.store.clusters import Flooded, Order, release_cluster
@@ -29,6 +30,7 @@ from berth.store.engine import Engine
 
 MARK = "ror-last-event-id"
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+NOT_SOON = Backoff(LONGEST_PAUSE, LONGEST_PAUSE, jitter=0.5)
 PUBLISHED = ("connection.id", "time", "cluster.created", "clusterOrder.updated")
 KEYS = ("cluster_id", "clusterId", "uid", "id")
 CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
@@ -41,22 +43,23 @@ class Listener:
     ) -> None:
         self._settings = settings
         self._journal = journal or EventLog()
-        self._token = TokenFile(settings.token_file) if settings.token_file else None
+        self._token = RotatedToken(settings.token_file) if settings.token_file else None
         self._engine = engine
         self._metrics = metrics
-        self._pause = SHORTEST_PAUSE  # before the next connection
+        self._backoff = backoff_of(None)  # before the next connection
+        self._failures = 0
 
     async def listen_forever(self) -> None:
         while True:
             try:
                 await self._listen()
             except (aiohttp.ClientError, OSError, TimeoutError, StoreDown, Flooded, ValueError) as cause:
-                self._pause = LONGEST_PAUSE if isinstance(cause, Flooded | Endless) else self._pause
-                what = {"cause": type(cause).__name__, "pause_seconds": self._pause}
+                self._backoff = NOT_SOON if isinstance(cause, Flooded | Endless) else self._backoff
+                what = {"cause": type(cause).__name__, "pause_seconds": self._backoff.delay(self._failures)}
                 self._tell("event stream lost", level="warn", **what)
             self._metrics.ror_connected.set(0)
-            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
-            self._pause = min(LONGEST_PAUSE, self._pause * 2)
+            await asyncio.sleep(self._backoff.delay(self._failures, random.random()))
+            self._failures += 1
 
     async def _listen(self) -> None:
         """Follow one connection to its end."""
@@ -76,11 +79,11 @@ class Listener:
             if response.status != 200:
                 raise aiohttp.ClientError(f"status {response.status}")
             self._metrics.ror_connected.set(1)
-            self._pause = SHORTEST_PAUSE
+            self._backoff, self._failures = backoff_of(None), 0
             async for chunk in response.content.iter_chunked(PORTION):
                 for event in parser.feed(chunk):
                     yield event
-                self._pause = pause_of(parser.retry_ms)
+                self._backoff = backoff_of(parser.retry_ms)
                 await asyncio.sleep(0)  # what was read already comes without a wait
 
     def _headers(self, last_id: str) -> dict[str, str]:
@@ -136,10 +139,10 @@ class Listener:
                 await kv.set_mark(tx, MARK, event_id)
 
 
-def pause_of(retry_ms: int | None) -> float:
-    """What the server asks for, within reason."""
+def backoff_of(retry_ms: int | None) -> Backoff:
+    """From what the server asks for, within reason."""
     asked = (retry_ms or 0) / 1000
-    return min(max(asked, SHORTEST_PAUSE), LONGEST_PAUSE)
+    return Backoff(min(max(asked, SHORTEST_PAUSE), LONGEST_PAUSE), LONGEST_PAUSE, jitter=0.5)
 
 
 def unwrapped(event: ServerEvent) -> tuple[str, Any]:

@@ -12,14 +12,15 @@ import aiohttp
 import orjson
 
 from berth import log
+from berth.backoff import Backoff
 from berth.central.integrations.disk_queue import DiskQueue
 from berth.central.metrics import ApiMetrics
 from berth.central.settings import Splunk
-from berth.central.tokens import TokenFile
+from berth.central.tokens import RotatedToken
 
 BATCH = 200
-LONGEST_PAUSE = 30.0
 GATHER_SECONDS = 0.2
+BACKOFF = Backoff(GATHER_SECONDS, 30.0, jitter=0.5)
 SEND_SECONDS = 5.0
 
 
@@ -29,7 +30,7 @@ class Forwarder:
         self._spool = spool
         self._metrics = metrics
         assert settings.token_file is not None
-        self._token = TokenFile(settings.token_file)
+        self._token = RotatedToken(settings.token_file)
         self._url = settings.url.rstrip("/") + "/services/collector/event"
 
     async def store_forever(self) -> None:
@@ -40,13 +41,13 @@ class Forwarder:
 
     async def forward_forever(self) -> None:
         timeout = aiohttp.ClientTimeout(total=SEND_SECONDS)
-        pause = GATHER_SECONDS
+        failures = 0
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 sent = await self._forward(session)
-                pause = GATHER_SECONDS if sent else min(LONGEST_PAUSE, pause * 2)
+                failures = 0 if sent else failures + 1
                 if not sent or sent < BATCH:
-                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    await asyncio.sleep(BACKOFF.delay(failures, random.random()))
 
     async def _forward(self, session: aiohttp.ClientSession) -> int | None:
         """One batch; how many events went, None when they could not."""

@@ -1,14 +1,19 @@
-"""What the shared claim life asks of this dialect: when to serve a request, how to commit, what to report."""
+"""What the claim reconciler asks of this dialect: when to serve a request, how to write, what to report.
+
+The block is taken in memory before the finalizer is stored, so an annotation with it goes in the same write;
+only who lost that block to another operator is written again. A backup keeps the annotation, not the status.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from berth.control.cache import Cache
 from berth.control.events import Recorder
-from berth.dialects.claim import Bound, Leave, Release, Serve, Stance, Wait
+from berth.control.informers import Informer
+from berth.control.outcome import DONE, Outcome
+from berth.dialects.claim import Allocation, Ask, ClaimKind, Leave, Plan, Refused, Release, Serve, Wait
 from berth.dialects.kubipam import kinds, translate
 from berth.dialects.kubipam.allocations import read_page
 from berth.dialects.kubipam.leases import Lost, Stale
@@ -17,10 +22,9 @@ from berth.dialects.kubipam.ranges import OpenRange, Ranges
 from berth.dialects.kubipam.translate import Wish, block_of, range_of, read_wish
 from berth.dialects.pool import Desk
 from berth.errors import Conflict, InvalidText, NotFound
-from berth.kube import meta
+from berth.kube import meta, patch
 from berth.kube.client import Client
 from berth.kube.meta import Ref
-from berth.kube.resource import Resource
 from berth.leasing.decide import Refusal
 from berth.leasing.model import Claim
 from berth.net import Block
@@ -28,15 +32,12 @@ from berth.net import Block
 Object = dict[str, Any]
 
 
-class Book:
-    dialect = "kubipam"
-    announces = False  # every grant is told on the range
+class RequestHandler:
+    kind = ClaimKind("kubipam", kinds.FINALIZER, announces=False)  # every grant is told on the range
     finalizer = kinds.FINALIZER
-    guard_status = True  # a `cidr` is never written over another: only onto the object that had none
-    resource: Resource = kinds.REQUEST
 
-    def __init__(self, client: Client, cache: Cache, ranges: Ranges, events: Recorder) -> None:
-        self.cache = cache
+    def __init__(self, client: Client, requests: Informer, ranges: Ranges, events: Recorder) -> None:
+        self.informer = requests
         self._client = client
         self._ranges = ranges
         self._events = events
@@ -48,7 +49,7 @@ class Book:
 
     # When
 
-    def stance(self, request: Object) -> Stance:
+    async def plan(self, request: Object) -> Plan:
         opened = self._ranges.get(range_of(request))
         if meta.is_deleting(request):
             # Another controller's finalizer says that the block is still in use.
@@ -59,7 +60,7 @@ class Book:
             return self._without_range(request)
         return self._asking(request, opened)
 
-    def _holding(self, request: Object, opened: OpenRange | None) -> Stance:
+    def _holding(self, request: Object, opened: OpenRange | None) -> Plan:
         """It has a block and keeps it, whatever becomes of its range or its spec."""
         block = block_of(request)
         if opened is None or block is None:
@@ -67,27 +68,27 @@ class Book:
         held = opened.desk.space.leases_of(meta.uid(request))
         if held == (block,) and translate.is_settled(request, self.finalizer):
             return Leave()
-        return Serve(Claim(meta.uid(request), pin=block), (opened.desk,))
+        return Serve((Ask(Claim(meta.uid(request), pin=block), (opened.desk,)),))
 
-    def _without_range(self, request: Object) -> Stance:
+    def _without_range(self, request: Object) -> Plan:
         key = range_of(request)
         if not key.partition("/")[2]:
-            return Wait("PoolNotSpecified", "IPAMRange object not specified", stamp=True)
-        return Wait("PoolNotFound", f"IPAMRange {key} not found", stamp=True)
+            return Wait("PoolNotSpecified", "IPAMRange object not specified")
+        return Wait("PoolNotFound", f"IPAMRange {key} not found")
 
-    def _asking(self, request: Object, opened: OpenRange) -> Stance:
+    def _asking(self, request: Object, opened: OpenRange) -> Plan:
         obj = self._ranges.object(opened.key)
         if obj is None or meta.is_deleting(obj):
-            return Wait("PoolDeleting", f"IPAMRange {opened.key} not valid: IPRange deleted", stamp=True)
+            return Wait("PoolDeleting", f"IPAMRange {opened.key} not valid: IPRange deleted")
         if opened.fault is not None:
-            return Wait("PoolInvalid", f"IPAMRange {opened.key} not valid: {opened.fault}", stamp=True)
+            return Wait("PoolInvalid", f"IPAMRange {opened.key} not valid: {opened.fault}")
         try:
             wish = read_wish(request, opened.spec)
         except InvalidText as error:
-            return Wait("InvalidRequest", str(error), stamp=True)
+            return Wait("InvalidRequest", str(error))
         if not opened.serving:
             return Leave()  # it is being held and adopted; it wakes us when it serves
-        return Serve(self._claim(request, opened, wish), (opened.desk,))
+        return Serve((Ask(self._claim(request, opened, wish), (opened.desk,)),))
 
     def _claim(self, request: Object, opened: OpenRange, wish: Wish) -> Claim:
         uid = meta.uid(request)
@@ -104,7 +105,11 @@ class Book:
 
     # How
 
-    async def commit(self, request: Object, desk: Desk, block: Block) -> Object:
+    def marks(self, request: Object, blocks: tuple[Block, ...]) -> list[patch.Operation]:
+        block = block_of(request) or next(iter(blocks), None)
+        return patch.set_annotation(request, kinds.CIDR, None if block is None else str(block))
+
+    async def write(self, request: Object, desk: Desk, block: Block) -> Object:
         uid, opened = meta.uid(request), self._ranges.get(range_of(request))
         if opened is None or opened.desk is not desk:
             raise Conflict(409, "the range is another one by now")
@@ -159,7 +164,17 @@ class Book:
         for held in extra:
             opened.desk.free(held, uid)
 
-    async def withdraw(self, request: Object) -> bool:
+    async def release(self, request: Object) -> Outcome | None:
+        if not await self._withdraw(request):
+            return DONE  # somebody else let it go, or it is back; that change wakes us
+        self._ranges.forget(meta.ref(request))
+        return None
+
+    async def gone(self, ref: Ref) -> Outcome:
+        self._ranges.forget(ref)
+        return DONE
+
+    async def _withdraw(self, request: Object) -> bool:
         opened, uid = self._ranges.get(range_of(request)), meta.uid(request)
         while opened is not None:
             if self._is_beginning(opened):
@@ -179,7 +194,7 @@ class Book:
             except Stale:
                 continue  # others wrote the page since we looked at the request: look again
         if opened is not None:
-            opened.remove_finalizer(uid)
+            opened.free_all(uid)
         return True
 
     def _is_beginning(self, opened: OpenRange) -> bool:
@@ -192,37 +207,34 @@ class Book:
         """The request as it is stored: a cache that lags must not release twice."""
         namespace, name = request["metadata"]["namespace"], request["metadata"]["name"]
         try:
-            live = await self._client.get(self.resource, name, namespace)
+            live = await self._client.get(self.informer.in_use, name, namespace)
         except NotFound:
             live = None
         if live is None or meta.uid(live) != meta.uid(request):
-            self.cache.bury(request)
+            self.informer.cache.forget_deleted(request)
             return None
-        self.cache.observe(live)
+        self.informer.cache.put(live)
         return live
 
     async def _abandon(self, opened: OpenRange, uid: str) -> None:
         page = opened.ledger.page
         if page is not None and uid in page.pending:
             await opened.ledger.abandon(uid)
-            opened.remove_finalizer(uid)
+            opened.free_all(uid)
 
     async def _release(self, opened: OpenRange, live: Object, epoch: int) -> None:
         uid, block = meta.uid(live), block_of(live)
         page = opened.ledger.page
         if block is None and (page is None or uid not in page.pending):
-            opened.remove_finalizer(uid)  # it never got one
+            opened.free_all(uid)  # it never got one
             return
         blocks = opened.desk.space.leases_of(uid) if block is None else (block,)
         shared = [held for mine in blocks for held in opened.shared(uid, mine)]
         await opened.ledger.release(uid, [] if block is None else [block], shared, epoch)
-        opened.remove_finalizer(uid)
+        opened.free_all(uid)
         self._ranges.count(opened)
         for released in blocks:
             self._tell(opened, "release", f"cidr {released} released")
-
-    def forget(self, ref: Ref) -> None:
-        self._ranges.forget(ref)
 
     def _tell(self, opened: OpenRange, reason: str, message: str) -> None:
         obj = self._ranges.object(opened.key)
@@ -231,26 +243,16 @@ class Book:
 
     # What is reported
 
-    def remembers(self, request: Object) -> Block | None:
-        """The block that is taken for it in memory, or that it shows: what a backup of it must say."""
-        opened = self._ranges.get(range_of(request))
-        shown = block_of(request)
-        if shown is not None or opened is None:
-            return shown
-        return next(iter(opened.desk.space.leases_of(meta.uid(request))), None)
-
-    def bound_status(self, claim: Object, bound: Bound) -> Object:
-        return translate.granted(claim, bound.block, datetime.now(UTC))
-
-    def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
+    def status(self, claim: Object, got: Sequence[Allocation], refused: Sequence[Refused]) -> Object:
         now = datetime.now(UTC)
-        if isinstance(refusal, Wait):
-            return translate.refused(claim, refusal.message, refusal.reason, now, busy=False)
+        if got:
+            return translate.granted(claim, got[0].block, now)
+        no = refused[0]
+        return translate.refused(claim, no.message, no.reason, now, busy=no.ask is not None)
+
+    def explain(self, claim: Object, ask: Ask, refusal: Refusal) -> Refused:
         opened = self._ranges.get(range_of(claim))
         if opened is None:
             raise Conflict(409, "the range is gone")
         message = read_wish(claim, opened.spec).busy_message(opened.spec.pool.ranges)
-        return translate.refused(claim, message, str(refusal.reason), now, busy=True)
-
-    def message(self, refusal: Refusal) -> str:
-        return refusal.detail
+        return Refused(str(refusal.reason), message, refusal.detail, ask)

@@ -275,7 +275,7 @@ class Ledger:
                 answer = await self._client.patch(RANGE, self._key[1], body, self._key[0])
                 self.version = version_of(answer)
                 self._told = answer
-                self._cache.observe(answer)
+                self._cache.put(answer)
             finally:
                 self._writing = False
                 self._catch_up()
@@ -391,7 +391,7 @@ class Ledger:
             else:
                 self.page, self.version, self._bulk = page, version_of(answer), _bulk(fields)
             self._told = answer
-            self._cache.observe(answer)
+            self._cache.put(answer)
         finally:
             self._writing = False
             self._catch_up()
@@ -399,7 +399,7 @@ class Ledger:
     async def look(self) -> Object:
         """The range as the server has it."""
         self._told = found = await self._client.get(RANGE, self._key[1], self._key[0])
-        self._cache.observe(found)
+        self._cache.put(found)
         self._catch_up()
         return found
 
@@ -414,7 +414,7 @@ class Ledger:
             await self.look()
         except NotFound:
             if (obj := self._cache.get(*self._key)) is not None:
-                self._cache.bury(obj)
+                self._cache.forget_deleted(obj)
         except KubeError as error:
             _finish(self._waiting, error)
 

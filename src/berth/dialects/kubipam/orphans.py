@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from berth import log
@@ -24,6 +24,7 @@ from berth.dialects.kubipam.allocations import Draft, Page
 from berth.dialects.kubipam.leases import Stale
 from berth.dialects.kubipam.ranges import OpenRange, Ranges, Sources
 from berth.dialects.kubipam.requests import holders
+from berth.dialects.orphans import Brake, Sightings, consent, is_agreed, word_for
 from berth.errors import KubeError
 from berth.kube import meta
 from berth.leasing.space import UNKNOWN_HOLDER
@@ -39,26 +40,8 @@ class AuditSettings:
     grace_seconds: float = 90.0
     keep_seconds: float = 3600.0  # for requests that a backup has yet to bring back
     wake_seconds: float = 120.0  # at the latest a waiting request looks again, whatever was missed
-    brake_blocks: int = 10
-    brake_share: float = 0.05
+    brake: Brake = field(default_factory=Brake)
     clock: Callable[[], float] = time.monotonic
-
-
-class Sightings:
-    """What has been nobody's, and since when."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, RangeSet]] = []
-
-    def add(self, nobodys: RangeSet, now: float) -> None:
-        """What was seen before and still is keeps its time; the rest is new."""
-        still = [(at, _both(ranges, nobodys)) for at, ranges in self._seen]
-        for _, ranges in still:
-            nobodys = nobodys.minus(ranges)
-        self._seen = [(at, ranges) for at, ranges in (*still, (now, nobodys)) if ranges]
-
-    def older_than(self, limit: float) -> RangeSet:
-        return RangeSet(item for at, ranges in self._seen if at <= limit for item in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +62,7 @@ def compare(page: Page, key: str, requests: Iterable[Object]) -> Findings:
     pending = RangeSet(block.range for uid, block in page.pending.items() if uid in alive)
     nobodys = page.taken.minus(in_use.union(pending).union(page.kept))
     stale = frozenset(uid for uid in (*page.pending, *page.released) if uid not in alive)
-    return Findings(nobodys, in_use.minus(page.taken), stale, _both(page.kept, in_use))
+    return Findings(nobodys, in_use - page.taken, stale, page.kept & in_use)
 
 
 class Audit:
@@ -88,8 +71,8 @@ class Audit:
         self._ranges = ranges
         self._warnings = warnings
         self._settings = settings
-        self._sightings: dict[str, Sightings] = {}  # by the range's UID
-        self._kept: dict[str, Sightings] = {}  # the same of what waits for a backup's requests
+        self._sightings: dict[str, Sightings[RangeSet]] = {}  # by the range's UID
+        self._kept: dict[str, Sightings[RangeSet]] = {}  # the same of what waits for a backup's requests
         self._braked: dict[str, RangeSet] = {}  # what was already told, by the range's UID
 
     async def run(self) -> None:
@@ -155,14 +138,18 @@ class Audit:
         """The brake: so much at once is rather our mistake, or a restored backup, than litter."""
         blocks = sum(1 for _ in ripe.blocks())
         leases = sum(1 for _ in opened.desk.space.leases())
-        if blocks <= max(self._settings.brake_blocks, self._settings.brake_share * leases):
+        word = word_for(map(str, ripe))
+        if not self._settings.brake.holds(blocks, leases) or is_agreed(self._ranges.object(opened.key), word):
             self._braked.pop(opened.uid, None)
             return False
         if self._braked.get(opened.uid) != ripe:
             self._braked[opened.uid] = ripe
+            namespace, name = opened.key.split("/", 1)
             text = f"{blocks} blocks are taken and nobody's: too many to give back unasked; see status.taken"
-            _log.error("audit stopped by its brake", range=opened.key, blocks=blocks)
+            _log.error("audit stopped by its brake", range=opened.key, blocks=blocks, word=word)
             self._tell(opened, "Warning", "audit", text)
+            agree = consent(f"-n {namespace} ipamrange {name}", word)
+            self._tell(opened, "Warning", "TooManyOrphans", agree)
         return True
 
     def _tell(self, opened: OpenRange, type: Type, reason: str, message: str) -> None:
@@ -171,9 +158,11 @@ class Audit:
             self._warnings.event(obj, type, reason, message)
 
 
-def _ripe(seen: dict[str, Sightings], opened: OpenRange, now: RangeSet, at: float, grace: float) -> RangeSet:
+def _ripe(
+    seen: dict[str, Sightings[RangeSet]], opened: OpenRange, now: RangeSet, at: float, grace: float
+) -> RangeSet:
     """What was already seen long enough ago, and still is."""
-    sightings = seen.setdefault(opened.uid, Sightings())
+    sightings = seen.setdefault(opened.uid, Sightings(RangeSet()))
     sightings.add(now, at)
     return sightings.older_than(at - grace)
 
@@ -186,7 +175,3 @@ def _mend(draft: Draft, found: Findings, ripe: RangeSet) -> None:
     for uid in found.stale:
         draft.pending.pop(uid, None)  # its block stays taken until it is ripe
         draft.released.discard(uid)
-
-
-def _both(one: RangeSet, two: RangeSet) -> RangeSet:
-    return one.minus(one.minus(two))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from berth import log
-from berth.control.finalizers import remove_finalizer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.kubipam import kinds
 from berth.dialects.kubipam.allocations import Draft
@@ -16,7 +16,7 @@ from berth.dialects.kubipam.memory import is_asked_for, remember, remembered
 from berth.dialects.kubipam.orphans import compare
 from berth.dialects.kubipam.ranges import OpenRange, Ranges, Sources
 from berth.dialects.kubipam.requests import holders
-from berth.dialects.kubipam.translate import name_of, range_of, read_wish, referred
+from berth.dialects.kubipam.translate import range_of, read_wish, referred
 from berth.errors import Conflict, InvalidText, NotFound
 from berth.kube import meta, patch
 from berth.kube.client import PatchKind
@@ -34,7 +34,7 @@ CRD_SECONDS = 15.0  # no watch of ours tells that a CRD was applied
 class RangeLife:
     def __init__(self, sources: Sources, ranges: Ranges) -> None:
         self._client = sources.client
-        self._cache = sources.ranges
+        self._kept = sources.ranges
         self._requests = sources.requests
         self._scope = sources.scope
         self._ranges = ranges
@@ -42,7 +42,7 @@ class RangeLife:
         self.opened: Callable[[str], None] = lambda key: None  # told when a range serves, or cannot
 
     async def reconcile(self, ref: Ref) -> Outcome:
-        obj = self._cache.get(ref.namespace, ref.name)
+        obj = self._kept.cache.get(ref.namespace, ref.name)
         opened = self._ranges.get(f"{ref.namespace}/{ref.name}")
         if obj is None or opened is None:
             alive = {one.uid for one in self._ranges}
@@ -84,7 +84,8 @@ class RangeLife:
         """The seed promises that no range goes while a request refers to it: every range is held."""
         steps = patch.add_finalizer(obj, kinds.FINALIZER)
         if steps is not None:
-            await self._patch(obj, steps)
+            with suppress(NotFound):
+                await self._kept.patch(obj, steps, kind=PatchKind.JSON)
 
     async def _show(self, opened: OpenRange) -> None:
         if opened.fault is not None:
@@ -181,7 +182,7 @@ class RangeLife:
         if self._refer(await self._list(), opened.key):
             await self._wait(opened)
             return After(LOOK_AGAIN_SECONDS)
-        await remove_finalizer(self._client, kinds.RANGE, self._cache, obj, kinds.FINALIZER)
+        await self._kept.remove_finalizer(obj, kinds.FINALIZER)
         return DONE
 
     def _refer(self, requests: Iterable[Object], key: str) -> bool:
@@ -191,15 +192,6 @@ class RangeLife:
         self._describe(opened, kinds.DELETING, kinds.WAITING_FOR_REQUESTS, "PoolDeleting")
         await opened.ledger.flush()
         return DONE
-
-    async def _patch(self, obj: Object, steps: list[Object]) -> None:
-        namespace, name = name_of(obj).split("/", 1)
-        try:
-            written = await self._client.patch(kinds.RANGE, name, steps, namespace, kind=PatchKind.JSON)
-        except NotFound:
-            self._cache.bury(obj)
-            return
-        self._cache.observe(written)
 
 
 def _returning(requests: Iterable[Object], opened: OpenRange) -> Iterable[tuple[Object, Block]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth import log
-from berth.control.cache import Cache
+from berth.control.informers import Informer
 from berth.dialects.kubipam.allocations import Page, read_cursors
 from berth.dialects.kubipam.kinds import FINALIZER, TAKEN
 from berth.dialects.kubipam.leases import Ledger
@@ -39,7 +39,7 @@ class Sources:
     """Where a range reads and writes."""
 
     client: Client
-    ranges: Cache
+    ranges: Informer
     requests: Requests
     scope: str = ""  # the one namespace that is watched; empty: all
 
@@ -51,7 +51,7 @@ class OpenRange:
         self.desk = Desk(Pool(self.key), wake)
         self._wake = wake
         self.spec = RangeSpec(self.desk.space.pool)
-        self.ledger = Ledger(sources.client, sources.ranges, sources.requests, self)
+        self.ledger = Ledger(sources.client, sources.ranges.cache, sources.requests, self)
         self.serving = False  # held, adopted and sound: RangeLife says so
         self.adopted = False  # everything that was in use when we came is on the page
         self._requests = sources.requests
@@ -167,7 +167,7 @@ class OpenRange:
                 if (request := self._requests.find(uid)) is not None:
                     self._wake(meta.ref(request))
         for uid in page.released:
-            self.remove_finalizer(uid)
+            self.free_all(uid)
         if space.goes_round:
             space.cursors = dict(page.cursors)
         if not self._tallies(page):
@@ -226,7 +226,7 @@ class OpenRange:
             elif page.kept.contains(block):
                 self.recount()
 
-    def remove_finalizer(self, uid: str) -> None:
+    def free_all(self, uid: str) -> None:
         for block in self.desk.space.leases_of(uid):
             self.desk.free(block, uid)
         self._shared = [(other, block) for other, block in self._shared if other != uid]
@@ -271,7 +271,7 @@ class Ranges:
         return self._open.get(key)
 
     def object(self, key: str) -> Object | None:
-        return self._sources.ranges.get(*key.split("/", 1))
+        return self._sources.ranges.cache.get(*key.split("/", 1))
 
     def see(self, obj: Object) -> None:
         """A new or changed range. One that was made anew under the same name begins anew."""

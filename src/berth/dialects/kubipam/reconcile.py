@@ -16,16 +16,17 @@ from berth.control.cache import revision_of
 from berth.control.controller import Controller
 from berth.control.events import Recorder
 from berth.control.informers import WatchSpec
+from berth.dialects.claim import ClaimReconciler
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.kubipam import kinds
-from berth.dialects.kubipam.claims import Book
+from berth.dialects.kubipam.claims import RequestHandler
 from berth.dialects.kubipam.orphans import Audit, AuditSettings
 from berth.dialects.kubipam.pools import RangeLife
 from berth.dialects.kubipam.ranges import Ranges, Sources
-from berth.dialects.kubipam.request_life import RequestLife
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.dialects.kubipam.translate import name_of, range_of, referred
+from berth.dialects.wiring import Listeners, by_age, is_changed, latest
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -41,29 +42,29 @@ def build(kit: Dependencies, settings: AuditSettings) -> DialectRuntime:
 class _Wiring:
     def __init__(self, kit: Dependencies, settings: AuditSettings) -> None:
         self._kit = kit
-        self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._range_cache = kit.keep(WatchSpec((kinds.RANGE,))).cache
-        self._request_cache = kit.keep(WatchSpec((kinds.REQUEST,), INDEXES)).cache
+        self._listeners = Listeners()
+        ranges = kit.watch(WatchSpec((kinds.RANGE,)))
+        self._range_cache = ranges.cache
+        requests = kit.watch(WatchSpec((kinds.REQUEST,), INDEXES))
+        self._request_cache = requests.cache
         # Every grant is told, and an object gets only so many Events: warnings must not wait behind those.
         self._events = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._warnings = Recorder(kit.client, kit.metrics, component=kinds.COMPONENT)
         self._count = Tally(kit.metrics, "kubipam").listener(_state)
-        sources = Sources(
-            kit.client, self._range_cache, Requests(self._request_cache), kit.settings.namespace
-        )
+        sources = Sources(kit.client, ranges, Requests(self._request_cache), kit.settings.namespace)
         self._ranges = Ranges(sources, kit.metrics, self._wake)
-        self._book = Book(kit.client, self._request_cache, self._ranges, self._events)
+        self._book = RequestHandler(kit.client, requests, self._ranges, self._events)
         self._book.look_after = self._wake_range
         self._audit = Audit(sources, self._ranges, self._warnings, settings)
         self._build_controllers(sources)
-        self._range_cache.listen(self._range_changed)
-        self._request_cache.listen(self._request_changed)
+        self._listeners.on(self._range_cache, self._range_changed)
+        self._listeners.on(self._request_cache, self._request_changed)
 
     def _build_controllers(self, sources: Sources) -> None:
         kit = self._kit
         life = RangeLife(sources, self._ranges)
         life.opened = self._wake_requests_of
-        claims = RequestLife(self._book, kit.client, kit.events, kit.metrics)
+        claims = ClaimReconciler(self._book, kit.events, kit.metrics)
         self._range_controller = Controller("kubipam.range", life.reconcile, kit.metrics)
         self._request_controller = Controller(
             "kubipam.request", claims.reconcile, kit.metrics, at_once=AT_ONCE
@@ -78,19 +79,17 @@ class _Wiring:
 
     def _adopt(self) -> None:
         """Existing holders before newcomers, then everything once, the oldest requests first."""
-        self._started = True
+        self._listeners.start()
         for obj in self._range_cache:
             self._range_changed(None, obj)
-        for request in sorted(self._request_cache, key=_age):
+        for request in by_age(self._request_cache):
             self._count(None, request)
             self._wake(meta.ref(request))
 
     # What wakes what
 
     def _range_changed(self, old: Object | None, new: Object | None) -> None:
-        obj = new or old
-        if obj is None or not self._started:
-            return
+        obj = latest(old, new)
         if new is None:
             self._ranges.close(name_of(obj))
         else:
@@ -98,13 +97,11 @@ class _Wiring:
                 self._ranges.rewound(name_of(new))
             self._ranges.see(new)
         self._range_controller.add(meta.ref(obj))
-        if old is None or new is None or _differs(old, new):
+        if is_changed(old, new):
             self._wake_requests_of(name_of(obj))
 
     def _request_changed(self, old: Object | None, new: Object | None) -> None:
-        request = new or old
-        if request is None or not self._started:
-            return
+        request = latest(old, new)
         self._count(old, new)
         self._ranges.request_changed(old, new)
         if _is_rewound(old, new):
@@ -135,8 +132,7 @@ class _Wiring:
             self._range_controller.add(meta.ref(obj))
 
     def _wake_requests_of(self, key: str) -> None:
-        found = [one for one in self._request_cache.by("range", key) if self._book.is_unsettled(one)]
-        for request in sorted(found, key=_age):
+        for request in by_age(filter(self._book.is_unsettled, self._request_cache.by("range", key))):
             self._wake(meta.ref(request))
 
     # What is told
@@ -159,15 +155,3 @@ def _state(request: Object | None) -> str:
 def _is_rewound(old: Object | None, new: Object | None) -> bool:
     """Only a restored backup shows an object again, or an older one."""
     return old is not None and new is not None and revision_of(new) <= revision_of(old)
-
-
-def _differs(old: Object, new: Object) -> bool:
-    return (
-        old.get("spec") != new.get("spec")
-        or meta.is_deleting(old) != meta.is_deleting(new)
-        or meta.uid(old) != meta.uid(new)
-    )
-
-
-def _age(obj: Object) -> tuple[str, str]:
-    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]

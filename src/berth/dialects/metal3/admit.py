@@ -24,6 +24,7 @@ from berth.net.parse import is_address, parse_host
 
 Object = dict[str, Any]
 Rules = Callable[[Object, Object | None], Iterator[Fault]]
+Run = tuple[str | None, Range | None]  # what is wrong with an entry's bounds; what lies between them
 
 NOT_AN_ADDRESS = "is not a valid IP address"
 FIXED = "cannot be modified"
@@ -119,12 +120,15 @@ def _answer(review: Review, found: Iterator[Fault]) -> Answer:
 
 
 def _is_long(review: Review) -> bool:
-    """So long that reading it here would hold up everybody else. By length alone, whatever is in it."""
-    spec = review.object.get("spec") or {}
-    lists = [spec.get(field) or () for field in ("pools", "preAllocations", "dnsServers")]
-    servers = sum(len(entry.get("dnsServers") or ()) for entry in lists[0])
-    indexes = ((review.old_object.get("status") or {}).get("indexes")) or ()
-    return sum(map(len, lists)) + servers + len(indexes) > AT_ONCE
+    """So long that reading it here would hold up everybody else. By length alone, whatever is in it: the
+    schema has not looked at it yet."""
+    lists: list[Any] = [(review.old_object.get("status") or {}).get("indexes")]
+    for spec in (obj.get("spec") or {} for obj in (review.object, review.old_object)):
+        lists += [spec.get(field) for field in ("pools", "preAllocations", "dnsServers")]
+        entries = spec.get("pools")
+        if isinstance(entries, list):
+            lists += [entry.get("dnsServers") for entry in entries if isinstance(entry, dict)]
+    return sum(len(one) for one in lists if isinstance(one, list | dict)) > AT_ONCE
 
 
 def defaulted(obj: Object) -> Object:
@@ -194,61 +198,101 @@ class EntryText(NamedTuple):
         return {parse_host(text).family for text in texts if text and is_address(text)}
 
 
-class PoolTexts:
-    """A pool's spec, each text of it read once and when it is asked for: there may be 16,384 entries and
-    32,768 reservations. What an edit leaves as it was is read once for the pool before and after it."""
+class Hosts(dict[str, Block | None]):
+    """Texts and the addresses they are, or None, each read when it is first asked for."""
 
-    def __init__(self, spec: Object, hosts: dict[str, Block | None] | None = None) -> None:
-        self.spec = spec
-        self.hosts: dict[str, Block | None] = {} if hosts is None else hosts
-
-    @cached_property
-    def entries(self) -> list[EntryText]:
-        return [self._entry(entry) for entry in self.spec.get("pools") or ()]
-
-    @cached_property
-    def reservations(self) -> list[tuple[str, str, Block | None]]:
-        reserved = self.spec.get("preAllocations") or {}
-        return [(name, text, self.host(text)) for name, text in reserved.items()]
-
-    @cached_property
-    def area(self) -> RangeSet:
-        """What the entries have together, sorted once for all that is looked for in it."""
-        return RangeSet(entry.range for entry in self.entries if entry.range is not None)
-
-    def host(self, text: str) -> Block | None:
-        """The address, or None if it is none."""
-        if text in self.hosts:
-            return self.hosts[text]
+    def __missing__(self, text: str) -> Block | None:
         try:
             found = parse_host(text)
         except InvalidText:
             found = None
-        self.hosts[text] = found
+        self[text] = found
         return found
 
-    def _entry(self, entry: Object) -> EntryText:
-        start, end, subnet = entry.get("start"), entry.get("end"), entry.get("subnet")
-        first, last = self.host(start) if start else None, self.host(end) if end else None
+
+class Runs(dict[tuple[Any, Any, Any], Run]):
+    """Bounds of entries (start, end, subnet) and what lies between them, read in the same way."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        super().__init__()
+        self._hosts = hosts
+
+    def __missing__(self, bounds: tuple[Any, Any, Any]) -> Run:
+        found = self[bounds] = self._read(*bounds)
+        return found
+
+    def _read(self, start: Any, end: Any, subnet: Any) -> Run:
+        first, last = self._hosts[start] if start else None, self._hosts[end] if end else None
         if start and first is None:
-            return EntryText(entry, f'invalid Start IP "{start}"', None)
+            return f'invalid Start IP "{start}"', None
         if end and last is None:
-            return EntryText(entry, f'invalid End IP "{end}"', None)
+            return f'invalid End IP "{end}"', None
         try:
             block = _subnet(subnet) if subnet else None
         except InvalidText as error:
-            return EntryText(entry, f'invalid Subnet "{subnet}": {error}', None)
+            return f'invalid Subnet "{subnet}": {error}', None
         if end and not (start or subnet):
-            return EntryText(entry, "end alone gives no range: set start or subnet too", None)
+            return "end alone gives no range: set start or subnet too", None
         if first is not None and last is not None:
             if first.family is not last.family:
-                return EntryText(entry, f"start IP {start} and end IP {end} are of different families", None)
+                return f"start IP {start} and end IP {end} are of different families", None
             if last.first < first.first:
-                return EntryText(entry, f"end IP {end} is before start IP {start}", None)
+                return f"end IP {end} is before start IP {start}", None
         try:
-            return EntryText(entry, None, bounded(first, last, block))
+            return None, bounded(first, last, block)
         except InvalidText as error:
-            return EntryText(entry, str(error), None)
+            return str(error), None
+
+
+class PoolTexts:
+    """A pool's spec, each text of it read once and when it is asked for: there may be 16,384 entries and
+    32,768 reservations. What an edit leaves as it was is read once for the pool before and after it."""
+
+    def __init__(self, spec: Object, other: PoolTexts | None = None) -> None:
+        self.spec = spec
+        self.hosts: Hosts = Hosts() if other is None else other.hosts
+        self._runs: Runs = Runs(self.hosts) if other is None else other._runs
+
+    @cached_property
+    def entries(self) -> list[EntryText]:
+        return [EntryText(given, *run) for given, run in zip(self._given, self._between, strict=True)]
+
+    @property
+    def _given(self) -> list[Object]:
+        return self.spec.get("pools") or []
+
+    @cached_property
+    def _between(self) -> list[Run]:
+        runs = self._runs
+        return [runs[one.get("start"), one.get("end"), one.get("subnet")] for one in self._given]
+
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        return self.spec.get("preAllocations") or {}
+
+    @cached_property
+    def reservations(self) -> list[tuple[str, str, Block | None]]:
+        hosts = self.hosts
+        return [(name, text, hosts[text]) for name, text in self.reserved.items()]
+
+    @cached_property
+    def first_claims(self) -> dict[Block | None, str]:
+        """Of the claims that an address is reserved for, the first."""
+        return {block: name for name, _, block in reversed(self.reservations)}
+
+    def lost_in(self, edited: PoolTexts) -> RangeSet:
+        """What lay in entries that the edited pool has not: few of very many. Both share their runs."""
+        there = set(map(id, edited._between))
+        return RangeSet(run[1] for run in self._between if id(run) not in there and run[1] is not None)
+
+    def is_as_wrong(self, name: str, text: str, block: Block | None, other: str | None) -> bool:
+        """Whether this reservation is no address here either, or has the same one before it."""
+        return self.reserved.get(name) == text and (block is None or self.first_claims[block] == other)
+
+    @cached_property
+    def area(self) -> RangeSet:
+        """What the entries have together, sorted once for all that is looked for in it."""
+        return RangeSet(found for _, found in self._between if found is not None)
 
 
 def _subnet(text: str) -> tuple[Block, Block]:
@@ -267,19 +311,20 @@ def _pool_faults(read: PoolTexts, old: Object | None) -> Iterator[Fault]:
     address lies outside by now, can still be labelled, held and let go, and repaired step by step.
     """
     if old is None:
-        yield from _spec_faults(read, "is out of bonds of the pools given")
+        yield from _pool_fields(read)
+        yield from _reserved_outside(read, "is out of bonds of the pools given")
         return
-    before = PoolTexts(old.get("spec") or {}, read.hosts)
+    before = PoolTexts(old.get("spec") or {}, read)
     if read.spec == before.spec:
         return
     yield from _pool_changes(read.spec, before.spec)
-    bounds = "is out of bounds of the pools given"
     known: set[tuple[str, str]] | None = None
-    for fault in _spec_faults(read, bounds):
+    for fault in _pool_fields(read, before):
         if known is None:
-            known = {_same(one) for one in _spec_faults(before, bounds)}
+            known = {_same(one) for one in _pool_fields(before)}
         if _same(fault) not in known:
             yield fault
+    yield from _reserved_outside(read, "is out of bounds of the pools given", before)
     if before.spec.get("pools") != read.spec.get("pools"):
         yield from _in_use_outside(old, before, read)
 
@@ -289,11 +334,19 @@ def _same(fault: Fault) -> tuple[str, str]:
     return fault.text, fault.value if isinstance(fault.value, str) else fault.body
 
 
-def _spec_faults(read: PoolTexts, out_of_bounds: str) -> Iterator[Fault]:
-    yield from _pool_fields(read)
-    for _, text, block in read.reservations:
-        if block is None or not read.area.holds(block.family, block.first):
-            yield Fault("spec.preAllocations", text, out_of_bounds)
+def _reserved_outside(read: PoolTexts, told: str, before: PoolTexts | None = None) -> Iterator[Fault]:
+    """Not those that were outside before, for whichever claim."""
+    area = read.area
+    missing = [(text, block) for _, text, block in read.reservations if not _within(area, block)]
+    old = set() if before is None or not missing else set(before.reserved.values())
+    lost = RangeSet() if before is None or not missing else before.lost_in(read)
+    for text, block in missing:
+        if before is None or text not in old or _within(lost, block):
+            yield Fault("spec.preAllocations", text, told)
+
+
+def _within(area: RangeSet, block: Block | None) -> bool:
+    return block is not None and area.holds(block.family, block.first)
 
 
 def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
@@ -304,20 +357,20 @@ def _pool_changes(spec: Object, before: Object) -> Iterator[Fault]:
         yield Fault("spec.allocationStrategy", strategy, "cannot be modified after creation")
 
 
-def _pool_fields(read: PoolTexts) -> Iterator[Fault]:
+def _pool_fields(read: PoolTexts, before: PoolTexts | None = None) -> Iterator[Fault]:
     spec = read.spec
     yield from _name_prefix(spec.get("namePrefix", ""))
-    yield from _addresses("spec", spec)
+    yield from _addresses("spec", spec, read)
     if spec.get("prefix"):
         # Of the entries that take the pool's own prefix.
         inheriting = (entry for entry in read.entries if not entry.given.get("prefix"))
         families = {family for entry in inheriting for family in entry.families}
         yield from _prefix_of("spec.prefix", spec["prefix"], families)
-    yield from _reservations(read)
+    yield from _reservations(read, before)
     random = spec.get("allocationStrategy") == Strategy.RANDOM
     for index, entry in enumerate(read.entries):
-        if random or entry.range is None or entry.given.keys() & FURTHER:
-            yield from _entry(f"spec.pools[{index}]", entry, random=random)
+        if random or entry.range is None or not FURTHER.isdisjoint(entry.given):
+            yield from _entry(f"spec.pools[{index}]", entry, read, random=random)
 
 
 def _name_prefix(text: str) -> Iterator[Fault]:
@@ -328,28 +381,30 @@ def _name_prefix(text: str) -> Iterator[Fault]:
         yield Fault("spec.namePrefix", text, f"{rule}: it begins the names of IPAddress objects")
 
 
-def _addresses(path: str, fields: Object) -> Iterator[Fault]:
+def _addresses(path: str, fields: Object, read: PoolTexts) -> Iterator[Fault]:
     gateway = fields.get("gateway") or ""
-    if gateway and not is_address(gateway):
+    if gateway and read.hosts[gateway] is None:
         yield Fault(f"{path}.gateway", gateway, NOT_AN_ADDRESS)
     for index, server in enumerate(fields.get("dnsServers") or ()):
-        if server and not is_address(server):
+        if server and read.hosts[server] is None:
             yield Fault(f"{path}.dnsServers[{index}]", server, NOT_AN_ADDRESS)
 
 
-def _reservations(read: PoolTexts) -> Iterator[Fault]:
-    seen: dict[Block, str] = {}
+def _reservations(read: PoolTexts, before: PoolTexts | None) -> Iterator[Fault]:
+    """Of those that were as wrong before, and may be very many, none is told."""
+    if None not in read.first_claims and len(read.first_claims) == len(read.reservations):
+        return
     for name, text, block in read.reservations:
-        if block is None:
-            yield Fault(f"spec.preAllocations.{name}", text, NOT_AN_ADDRESS)
+        other = None if block is None else read.first_claims[block]
+        if other == name:
             continue
-        other = seen.setdefault(block, name)
-        if other != name:
-            said = f'IP address is already pre-allocated to claim "{other}"'
-            yield Fault(f"spec.preAllocations.{name}", text, said)
+        if before is not None and before.is_as_wrong(name, text, block, other):
+            continue
+        told = NOT_AN_ADDRESS if other is None else f'IP address is already pre-allocated to claim "{other}"'
+        yield Fault(f"spec.preAllocations.{name}", text, told)
 
 
-def _entry(path: str, entry: EntryText, *, random: bool) -> Iterator[Fault]:
+def _entry(path: str, entry: EntryText, read: PoolTexts, *, random: bool) -> Iterator[Fault]:
     given = entry.given
     if not (given.get("start") or given.get("end") or given.get("subnet")):
         yield Fault(path, given, "pool entry must specify at least one of start, end, or subnet")
@@ -357,7 +412,7 @@ def _entry(path: str, entry: EntryText, *, random: bool) -> Iterator[Fault]:
     if entry.fault is not None:
         yield Fault(path, given, entry.fault)
     if given.get("gateway") or given.get("dnsServers"):
-        yield from _addresses(path, given)
+        yield from _addresses(path, given, read)
     if given.get("prefix"):
         yield from _prefix_of(f"{path}.prefix", given["prefix"], entry.families)
     if entry.fault is None and random and (why := _unsized(entry)):
@@ -386,11 +441,10 @@ def _prefix_of(path: str, prefix: Any, families: set[Family]) -> Iterator[Fault]
 
 def _in_use_outside(old: Object, before: PoolTexts, read: PoolTexts) -> Iterator[Fault]:
     """Addresses given out that this edit would leave outside; not those that were outside before."""
+    area, lost = read.area, before.lost_in(read)
     for text in ((old.get("status") or {}).get("indexes") or {}).values():
-        block = read.host(text)
-        if block is None or read.area.holds(block.family, block.first):
-            continue
-        if before.area.holds(block.family, block.first):
+        block = read.hosts[text]
+        if _within(lost, block) and not _within(area, block):
             yield Fault("spec.pools", text, "is in use but out of bounds of the pools given")
 
 

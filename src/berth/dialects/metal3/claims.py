@@ -1,14 +1,27 @@
-"""What the shared claim life asks of this dialect: when to serve, how to write the lease, what to report."""
+"""What the claim reconciler asks of this dialect: when to serve, how to write the lease, what to report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from berth import log
 from berth.control.cache import Cache
 from berth.control.informers import Informer
-from berth.dialects.claim import Bound, Leave, NotStored, Release, Serve, Stance, Wait
+from berth.control.outcome import DONE, After, Outcome
+from berth.dialects.claim import (
+    Again,
+    Allocation,
+    Ask,
+    ClaimKind,
+    Leave,
+    NotStored,
+    Plan,
+    Refused,
+    Release,
+    Serve,
+    Wait,
+)
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.claim_api import made_for
 from berth.dialects.metal3.leases import InTheWay, Leases, StepBack, block_of
@@ -20,7 +33,6 @@ from berth.errors import BadRequest, Conflict, Forbidden, Invalid, InvalidText, 
 from berth.kube import meta, patch
 from berth.kube.client import Client
 from berth.kube.meta import Ref
-from berth.kube.resource import Resource
 from berth.leasing.decide import Refusal
 from berth.leasing.model import Claim, Reason
 from berth.net import Block
@@ -33,33 +45,29 @@ _log = log.get("berth.metal3")
 ADDRESS_TAKEN = "AddressTaken"  # two met at one address
 # Put there by the API server for its garbage collector, which waits for the address, and so for us.
 COLLECTORS = {"foregroundDeletion", "orphan"}
+FILLING_SECONDS = 0.2  # Cluster API was installed just now; who has what is being listed
 
 
-class Book:
-    dialect = "metal3"
-    announces = True
-    guard_status = True  # the status says which address is the claim's: two operators must not both say it
+class PoolClaimHandler:
+    """Claims of either API that draw from an IPPool."""
+
     pools: Pools
 
     def __init__(self, kept: Informer, leases: Leases, pools: Cache, gate: Gate, client: Client) -> None:
         flavour = leases.flavour
         self.flavour = flavour
-        self.kept = kept
+        self.informer = kept
         self.leases = leases
         self.finalizer = flavour.claim_finalizer
-        self.wake: Callable[[Ref], None]
+        self.kind = ClaimKind("metal3", flavour.claim_finalizer)
         self._pool_objects = pools
         self._gate = gate
         self._client = client
         self.returns = Returns(self)
 
     @property
-    def resource(self) -> Resource:
-        return self.kept.resource or self.kept.watched.versions[0]
-
-    @property
     def cache(self) -> Cache:
-        return self.kept.cache
+        return self.informer.cache
 
     def is_unsettled(self, claim: Object) -> bool:
         return meta.is_deleting(claim) or self.leases.named_by(claim) is None
@@ -72,7 +80,15 @@ class Book:
 
     # When
 
-    def stance(self, claim: Object) -> Stance:
+    async def plan(self, claim: Object) -> Plan:
+        if not self.leases.kept.cache.filled:
+            return Again(FILLING_SECONDS)
+        plan = self._planned(claim)
+        if isinstance(plan, Serve) and await self.catch_up(claim):
+            return Again()  # what it names is known now: decide with it
+        return plan
+
+    def _planned(self, claim: Object) -> Plan:
         key = self.flavour.pool_key(claim)
         if key is None or not self._gate.is_watched(claim) or is_paused(claim):
             return Leave()
@@ -97,12 +113,12 @@ class Book:
         pool = self._pool_objects.get(*key.split("/", 1))
         return pool is not None and (not self._gate.is_watched(pool) or self._is_pool_held(pool))
 
-    def _going(self, claim: Object) -> Stance:
+    def _going(self, claim: Object) -> Plan:
         # Another controller's finalizer says that the address is still in use.
         others = set(meta.finalizers(claim)) - COLLECTORS - {self.finalizer}
         return Release() if not others and meta.has_finalizer(claim, self.finalizer) else Leave()
 
-    def _asking(self, claim: Object, key: str, pool: Object | None) -> Stance:
+    def _asking(self, claim: Object, key: str, pool: Object | None) -> Plan:
         if (hindrance := self._hindrance(claim, key, pool)) is not None:
             # Who was served before keeps what it has, and its status says so.
             return Leave() if self.flavour.bound_name(claim) else hindrance
@@ -118,16 +134,16 @@ class Book:
         if namespace := self.flavour.foreign_namespace(claim):
             name = claim["spec"]["pool"]["name"]
             text = f"IPPool {namespace}/{name} is in another namespace; a claim is served from its own only"
-            return Wait("PoolInOtherNamespace", text, stamp=True)
+            return Wait("PoolInOtherNamespace", text)
         if pool is None:
-            return self._wait("PoolNotFound", f"IPPool {key} not found")
+            return Wait("PoolNotFound", f"IPPool {key} not found")
         if meta.is_deleting(pool):
-            return self._wait("PoolDeleting", f"IPPool {key} is being deleted and serves no new claims")
+            return Wait("PoolDeleting", f"IPPool {key} is being deleted and serves no new claims")
         if missing := self._missing_cluster(claim, pool):
-            return self._wait("ClusterNotFound", f"Cluster {missing} does not exist yet")
+            return Wait("ClusterNotFound", f"Cluster {missing} does not exist yet")
         open_pool = self.pools.get(key)
         if open_pool is not None and open_pool.fault is not None and self._gate.is_watched(pool):
-            return self._wait("PoolInvalid", f"IPPool {key} cannot be used: {open_pool.fault}")
+            return Wait("PoolInvalid", f"IPPool {key} cannot be used: {open_pool.fault}")
         return None
 
     def _missing_cluster(self, claim: Object, pool: Object) -> str:
@@ -141,38 +157,36 @@ class Book:
                 return f"{namespace}/{name} {whose}"
         return ""
 
-    def _serving(self, claim: Object, open_pool: OpenPool) -> Stance:
+    def _serving(self, claim: Object, open_pool: OpenPool) -> Plan:
         key, name = self.leases.key_of(claim), claim["metadata"]["name"]
         desks = (open_pool.desk,)
         if (record := self.leases.named_by(claim)) is not None:
             block = block_of(record)
             if block is None or self.pools.is_odd(open_pool.spec.pool.name, self.leases, record):
                 return Leave()  # two claims show one address since before: neither is moved, the pool says so
-            return Serve(Claim(key, name, pin=block), desks)
+            return Serve((Ask(Claim(key, name, pin=block), desks),))
         if open_pool.desk.space.leases_of(key):
             # What it has it keeps, whatever the annotation says by now.
-            return Serve(Claim(key, name), desks)
+            return Serve((Ask(Claim(key, name), desks),))
         if (lost := self._lost(claim, open_pool)) is not None:
-            return Serve(Claim(key, pin=lost), desks)
+            return Serve((Ask(Claim(key, pin=lost), desks),))
         try:
             pin = wanted(meta.annotations(claim).get(kinds.WANTED_ADDRESS, ""))
         except InvalidText as error:
-            return Wait("InvalidAddress", str(error), stamp=True)
-        return Serve(Claim(key, name, pin=pin), desks)
+            return Wait("InvalidAddress", str(error))
+        return Serve((Ask(Claim(key, name, pin=pin), desks),))
 
     def _lost(self, claim: Object, open_pool: OpenPool) -> Block | None:
         """The claim names an address whose object is gone: it gets the same one again, if it still can."""
         named = addresses_of_name(open_pool.spec.name_prefix, self.flavour.bound_name(claim))
         return next((block for block in named if open_pool.desk.space.is_free(block)), None)
 
-    def _wait(self, reason: str, message: str) -> Wait:
-        # Metal3's users take errorMessage for final, so only what is wrong with the claim goes there; a
-        # Cluster API claim has a condition that is meant to come and go.
-        return Wait(reason, message, stamp=self.flavour.kind == "IPAddressClaim")
-
     # How
 
-    async def commit(self, claim: Object, desk: Desk, block: Block) -> Object:
+    def marks(self, claim: Object, blocks: tuple[Block, ...]) -> list[patch.Operation]:
+        return []
+
+    async def write(self, claim: Object, desk: Desk, block: Block) -> Object:
         key = self.flavour.pool_key(claim) or ""
         pool = self._pool_objects.get(*key.split("/", 1))
         open_pool = self.pools.get(key)
@@ -239,10 +253,7 @@ class Book:
         if change is None:
             return  # it was said before, with this very object
         body = patch.guarded({"status": change}, claim)
-        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        self.cache.observe(
-            await self._client.patch(self.resource, name, body, namespace, subresource="status")
-        )
+        await self.informer.patch(claim, body, subresource="status")
 
     async def _tidy(self, claim: Object, record: Object, desk: Desk) -> None:
         """A claim has one address. What operators took for it before they saw that goes."""
@@ -256,13 +267,19 @@ class Book:
             if block not in kept:
                 desk.free(block, key)
 
-    async def withdraw(self, claim: Object) -> bool:
-        return await self.returns.withdraw(claim)
+    async def release(self, claim: Object) -> Outcome | None:
+        await self.returns.withdraw(claim)
+        self._forget(meta.ref(claim))
+        return None
 
-    async def clean_up(self, ref: Ref) -> None:
+    async def gone(self, ref: Ref) -> Outcome:
+        if not self.leases.kept.cache.filled:
+            return After(FILLING_SECONDS)
         await self.returns.clean_up(ref)
+        self._forget(ref)
+        return DONE
 
-    def forget(self, ref: Ref) -> None:
+    def _forget(self, ref: Ref) -> None:
         """Its address objects say all; what it had in memory only is free."""
         self.pools.forget(f"{ref.kind}/{ref.namespace}/{ref.name}")
 
@@ -315,16 +332,16 @@ class Book:
     async def _confirm(self, claim: Object) -> None:
         found = await self.live(claim["metadata"]["namespace"], claim["metadata"]["name"])
         if found is None or meta.uid(found) != meta.uid(claim):
-            self.cache.bury(claim)
+            self.cache.forget_deleted(claim)
         else:
-            self.cache.observe(found)
+            self.cache.put(found)
         if found is None or meta.resource_version(found) != meta.resource_version(claim):
             raise Conflict(409, f"{self.leases.key_of(claim)} changed meanwhile; looking again")
 
     async def live(self, namespace: str, name: str) -> Object | None:
         """A claim as it is stored now."""
         try:
-            return await self._client.get(self.resource, name, namespace)
+            return await self._client.get(self.informer.in_use, name, namespace)
         except NotFound:
             return None
 
@@ -337,15 +354,13 @@ class Book:
 
     # What is reported
 
-    def bound_status(self, claim: Object, bound: Bound) -> Object:
-        return self.flavour.bound_status(claim, bound.record)
+    def status(self, claim: Object, got: Sequence[Allocation], refused: Sequence[Refused]) -> Object:
+        if got:
+            return self.flavour.bound_status(claim, got[0].record)
+        return self.flavour.refused_status(claim, refused[0].reason, refused[0].message)
 
-    def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
-        if isinstance(refusal, Wait):
-            return self.flavour.refused_status(claim, refusal.reason, refusal.message)
-        return self.flavour.refused_status(claim, str(refusal.reason), refusal_message(refusal))
-
-    def message(self, refusal: Refusal) -> str:
-        """For the Event: upstream's words, which clients match in the status, and what they leave out."""
+    def explain(self, claim: Object, ask: Ask, refusal: Refusal) -> Refused:
+        """Upstream's words, which clients match in the status; the Event has what they leave out."""
         text = refusal_message(refusal)
-        return text if refusal.reason is Reason.POOL_EXHAUSTED else f"{text}: {refusal.detail}"
+        event = text if refusal.reason is Reason.POOL_EXHAUSTED else f"{text}: {refusal.detail}"
+        return Refused(str(refusal.reason), text, event, ask)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.claim_api import READY, Written, utc_now
+from berth.dialects.metal3.claim_api import POOL_NOT_READY, READY, Written, utc_now
 from berth.dialects.metal3.translate import Netconfig
 from berth.kube import meta
 from berth.net import Block
@@ -85,14 +85,20 @@ class Native:
         return self._with_ready(claim, status, "True", "AddressAllocated", record["spec"]["address"])
 
     def refused_status(self, claim: Object, reason: str, message: str) -> Object:
-        status = {**(claim.get("status") or {}), "errorMessage": message}
+        """Metal3's users take errorMessage for final: what is wrong with the pool does not stand there."""
+        status = dict(claim.get("status") or {})
+        if reason in POOL_NOT_READY:
+            status.pop("errorMessage", None)
+        else:
+            status["errorMessage"] = message
         return self._with_ready(claim, status, "False", reason, message)
 
     def _with_ready(self, claim: Object, status: Object, value: str, reason: str, message: str) -> Object:
         """Upstream's fields say all but the reason. A claim that upstream, or an earlier version, answered in
         the same way is left as it is: an upgrade writes no settled claim again."""
         conditions = status.get("conditions") or []
-        if status == claim.get("status") and meta.find_condition(conditions, READY) is None:
+        is_answered = status == claim.get("status") and reason not in POOL_NOT_READY
+        if is_answered and meta.find_condition(conditions, READY) is None:
             return status
         ready: Object = {"type": READY, "status": value, "reason": reason, "message": message}
         if (generation := claim["metadata"].get("generation")) is not None:

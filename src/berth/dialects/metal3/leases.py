@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from berth.control.finalizers import remove_finalizer
 from berth.control.informers import Informer
 from berth.dialects.claim import NotStored
 from berth.dialects.metal3.claim_api import Flavour, Written, holder, made_for
@@ -116,7 +115,7 @@ class Leases:
         record = await self.find(claim["metadata"]["namespace"], name)
         if record is None or not self.is_for(record, claim):
             return False
-        self.kept.cache.observe(record)
+        self.kept.cache.put(record)
         if self.named_by(claim) is None:
             # Only a store restored from a backup has less than we saw. Until its list is here, what we know
             # of the address is another history's, and the claim must not be moved because of it.
@@ -132,7 +131,7 @@ class Leases:
             if self._lists[namespace] == begun:
                 self._lists[namespace] += 1
                 for record in (await self._client.list(self.resource, namespace)).items:
-                    self.kept.cache.observe(record)
+                    self.kept.cache.put(record)
         return bool(self.of_claim(claim))
 
     async def commit(self, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:
@@ -145,7 +144,7 @@ class Leases:
         else:
             record = await self._look_at(record)
         born, namespace, lock = born_at(record), record["metadata"]["namespace"], spec.address_name(block)
-        self.kept.cache.observe(record)
+        self.kept.cache.put(record)
         twin = await self._twins.find(self.flavour.kind, namespace, lock)
         if record["metadata"]["name"] != lock:
             await self._yield_to(lock, namespace, claim, block, twin)
@@ -168,7 +167,7 @@ class Leases:
         name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
         found = await self.find(namespace, name)
         if found is None or meta.uid(found) != meta.uid(record):
-            self.kept.cache.bury(record)
+            self.kept.cache.forget_deleted(record)
             raise Conflict(409, f"IPAddress {namespace}/{name} is gone; looking again")
         if meta.is_deleting(found):
             raise StepBack(found, self.obstacle(found))
@@ -179,19 +178,7 @@ class Leases:
         Raises Conflict if it was taken up since we looked."""
         if meta.is_deleting(record):
             return record
-        name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
-        uid, version = meta.uid(record), meta.resource_version(record)
-        try:
-            left = await self._client.delete(
-                self.resource, name, namespace, uid=uid, resource_version=version
-            )
-        except NotFound:
-            left = None
-        if left is None:
-            self.kept.cache.bury(record)
-            return None
-        self.kept.cache.observe(left)
-        return left
+        return await self.kept.delete(record)
 
     async def collect(self, record: Object) -> None:
         """Take away what no claim uses. The next claim of its name may be taking it up just now: that
@@ -210,24 +197,20 @@ class Leases:
     async def discard(self, record: Object) -> None:
         """Let go of an object that is marked, unless it is gone or another by now."""
         # Where a foreign finalizer holds it, it counts until it is gone.
-        await remove_finalizer(
-            self._client, self.resource, self.kept.cache, record, self.flavour.address_finalizer
-        )
+        await self.kept.remove_finalizer(record, self.flavour.address_finalizer)
 
     async def take_over(self, record: Object, claim: Object) -> Object:
         """Made for an earlier claim of this name; now it says that it is this one's."""
-        name, namespace = record["metadata"]["name"], record["metadata"]["namespace"]
         maker = made_for(self.flavour, record)
         owners = [
             {**one, "uid": meta.uid(claim)} if one["uid"] == maker else one for one in meta.owners(record)
         ]
         body = patch.guarded({"metadata": {"ownerReferences": owners}}, record)
-        taken = await self._client.patch(self.resource, name, body, namespace, field_manager=TAKER)
-        self.kept.cache.observe(taken)
-        return taken
+        return await self.kept.patch(record, body, field_manager=TAKER)
 
     async def find(self, namespace: str, name: str) -> Object | None:
-        """A live read, for when it is unknown whether a create took effect."""
+        """A live read, for when it is unknown whether a create took effect. The cache is not told: it would
+        take `managedFields` off, see born_at."""
         try:
             return await self._client.get(self.resource, name, namespace)
         except NotFound as error:

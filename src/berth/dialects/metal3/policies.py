@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from berth.dialects.cel import ADDRESS, BEFORE, SAID, Object, matching, pattern, text
+from berth.dialects.cel import ADDRESS, BEFORE, SAID, Object, cut, matching, pattern, text
 from berth.dialects.metal3 import admit, kinds
 
 
@@ -19,8 +19,8 @@ def _wanted_address() -> Object:
     changes = f"!({key} in variables.before) || variables.before[{key}] != variables.said[{key}]"
     looked = f"(request.operation == 'CREATE' || (request.resource.resource == 'ipclaims' && ({changes})))"
     told = (
-        f"{text('metadata.annotations.ipAddress: Invalid value: ')} + '\"' + variables.said[{key}] + '\"' "
-        f"+ {text(f': {admit.NOT_AN_ADDRESS}')}"
+        f"{text('metadata.annotations.ipAddress: Invalid value: ')} + '\"' "
+        f"+ {cut(f'variables.said[{key}]')} + '\"' + {text(f': {admit.NOT_AN_ADDRESS}')}"
     )
     validation = {
         "expression": f"!({asks}) || !{looked} || variables.said[{key}].matches({pattern(ADDRESS)})",

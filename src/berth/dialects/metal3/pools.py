@@ -15,7 +15,6 @@ from typing import Any
 
 from berth import log
 from berth.control.events import Recorder
-from berth.control.finalizers import remove_finalizer
 from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.dialect import Dependencies
@@ -373,7 +372,7 @@ class PoolLife:
         key = f"{ref.namespace}/{ref.name}"
         if self._pools.count(key):
             return await self._show(pool, ref)
-        await remove_finalizer(self._kit.client, kinds.POOL, self._kept.cache, pool, kinds.POOL_FINALIZER)
+        await self._kept.remove_finalizer(pool, kinds.POOL_FINALIZER)
         return DONE
 
     async def _show(self, pool: Object, ref: Ref) -> Outcome:
@@ -396,14 +395,10 @@ class PoolLife:
         return DONE
 
     async def _write(self, pool: Object, body: Object, subresource: str = "") -> Object:
-        namespace, name = pool["metadata"]["namespace"], pool["metadata"]["name"]
         try:
-            written = await self._kit.client.patch(kinds.POOL, name, body, namespace, subresource=subresource)
+            return await self._kept.patch(pool, body, subresource=subresource)
         except NotFound:
-            self._kept.cache.bury(pool)
             return pool
-        self._kept.cache.observe(written)
-        return written
 
 
 def _linked(pool: Object, cluster: Object | None) -> Object:

@@ -9,23 +9,26 @@ Cluster changed ─────────► its pools and their claims, and c
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from berth.control.controller import Controller
 from berth.control.informers import WatchSpec
+from berth.dialects.claim import ClaimReconciler
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.metal3 import admit, kinds
 from berth.dialects.metal3.claim_api import Flavour, holder
-from berth.dialects.metal3.claims import Book
+from berth.dialects.metal3.claims import PoolClaimHandler
 from berth.dialects.metal3.ipaddressclaim import Capi
 from berth.dialects.metal3.ipclaim import Native
 from berth.dialects.metal3.leases import Leases, Twins, block_key, block_of
-from berth.dialects.metal3.life import Life
-from berth.dialects.metal3.orphans import Janitor, Pace
+from berth.dialects.metal3.orphans import LostAddresses
 from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
 from berth.dialects.metal3.pools import PoolLife, Pools
 from berth.dialects.metal3.settings import Metal3Settings
+from berth.dialects.orphans import Collector, Pace
+from berth.dialects.wiring import Listeners, by_age, full_name, is_changed, latest
 from berth.kube import meta
 from berth.kube.meta import Ref
 
@@ -41,9 +44,9 @@ def build(kit: Dependencies) -> DialectRuntime:
 class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
-        self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._pool_kept = kit.keep(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
-        self._clusters = kit.keep(WatchSpec(kinds.CLUSTERS, optional=True))
+        self._listeners = Listeners()
+        self._pool_kept = kit.watch(WatchSpec((kinds.POOL,), {"cluster": _cluster_of_pool}))
+        self._clusters = kit.watch(WatchSpec(kinds.CLUSTERS, optional=True))
         self._gate = Gate(self._clusters.cache, kit.settings.of(Metal3Settings).watch_filter)
         self._twins = Twins(kit.client)
         self._tally = Tally(kit.metrics, "metal3")
@@ -67,85 +70,81 @@ class _Wiring:
     def built(self) -> DialectRuntime:
         told = self._kit.settings.of(Metal3Settings)
         pace = Pace(told.sweep_seconds, told.orphan_seconds)
-        janitor = Janitor((self._native, self._capi), self._pools, self._kit.events, pace)
+        books = (self._native, self._capi)
+        lost = LostAddresses(books, self._pools, self._pool_kept.cache, self._kit.events)
         return DialectRuntime(
             controllers=(self._pool_controller, *self._claim_controllers.values()),
             adopt=self._adopt,
             routes=admit.routes(),
-            tasks=(janitor.run, janitor.watch_obstacles),
+            tasks=(Collector(lost, pace).run, partial(lost.watch_obstacles, pace.every_seconds)),
         )
 
-    def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> Book:
-        claim_kept = self._kit.keep(WatchSpec(claims, _claim_indexes(flavour), optional))
-        address_kept = self._kit.keep(WatchSpec(addresses, _address_indexes(flavour), optional))
+    def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> PoolClaimHandler:
+        claim_kept = self._kit.watch(WatchSpec(claims, _claim_indexes(flavour), optional))
+        address_kept = self._kit.watch(WatchSpec(addresses, _address_indexes(flavour), optional))
         leases = Leases(flavour, address_kept, self._kit.client, self._twins)
-        return Book(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
+        return PoolClaimHandler(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
 
-    def _claim_controller(self, book: Book) -> Controller:
-        life = Life(book, self._kit.client, self._kit.events, self._kit.metrics)
+    def _claim_controller(self, book: PoolClaimHandler) -> Controller:
+        claims = ClaimReconciler(book, self._kit.events, self._kit.metrics)
         name = f"metal3.{book.flavour.kind.lower()}"
-        controller = Controller(name, life.reconcile, self._kit.metrics, at_once=AT_ONCE)
-        book.wake = controller.add
-        return controller
+        return Controller(name, claims.reconcile, self._kit.metrics, at_once=AT_ONCE)
 
     # What wakes what
 
     def _listen(self) -> None:
-        self._pool_kept.cache.listen(self._pool_changed)
-        self._clusters.cache.listen(self._cluster_changed)
+        self._listeners.on(self._pool_kept.cache, self._pool_changed)
+        self._listeners.on(self._clusters.cache, self._cluster_changed)
         for book in (self._native, self._capi):
-            book.kept.cache.listen(self._claim_listener(book))
-            book.leases.kept.cache.listen(self._address_listener(book))
+            book.informer.cache.listen(self._tally.listener(book.state))
+            self._listeners.on(book.informer.cache, self._claim_listener(book))
+            self._listeners.on(book.leases.kept.cache, self._address_listener(book))
 
     def _adopt(self) -> None:
         """Existing leases before newcomers, then everything once, the oldest claims first."""
-        self._started = True
+        self._listeners.start()
         for pool in self._pool_kept.cache:
             self._pool_changed(None, pool)
         for book in (self._native, self._capi):
-            for claim in sorted(book.kept.cache, key=_age):
+            for claim in by_age(book.informer.cache):
                 self._claim_controllers[book.flavour.kind].add(meta.ref(claim))
 
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
-        pool = new or old
-        if pool is None or not self._started:
-            return
+        pool = latest(old, new)
         self._pool_controller.add(meta.ref(pool))
         if new is None:
-            self._pools.close(_name(pool))
-        elif old is None or _differs(old, new):
+            self._pools.close(full_name(pool))
+            self._wake_claims_of(full_name(pool))  # what they say must not outlive the pool it was about
+        elif old is None or _is_changed(old, new):
             self._pools.open(new, self._wake_claim)
-            self._remember_claims_of(_name(pool))
-            self._wake_claims_of(_name(pool))
+            self._remember_claims_of(full_name(pool))
+            self._wake_claims_of(full_name(pool))
         elif meta.finalizers(old) != meta.finalizers(new):
-            self._wake_claims_of(_name(pool))
+            self._wake_claims_of(full_name(pool))
 
     def _cluster_changed(self, old: Object | None, new: Object | None) -> None:
-        cluster = new or old
-        if cluster is None or not self._started:
-            return
+        cluster = latest(old, new)
         if old is not None and new is not None and _is_same(old, new):
             return
-        for pool in self._pool_kept.cache.by("cluster", _name(cluster)):
+        for pool in self._pool_kept.cache.by("cluster", full_name(cluster)):
             self._pool_controller.add(meta.ref(pool))
-            self._wake_claims_of(_name(pool))
+            self._wake_claims_of(full_name(pool))
         for book in (self._native, self._capi):
-            self._wake_unsettled(book, book.kept.cache.by("cluster", _name(cluster)))
+            self._wake_unsettled(book, book.informer.cache.by("cluster", full_name(cluster)))
 
-    def _claim_listener(self, book: Book) -> Any:
-        controller, count = self._claim_controllers[book.flavour.kind], self._tally.listener(book.state)
+    def _claim_listener(self, book: PoolClaimHandler) -> Any:
+        controller = self._claim_controllers[book.flavour.kind]
 
         def changed(old: Object | None, new: Object | None) -> None:
-            claim = new or old
-            count(old, new)
-            if claim is not None and self._started and book.flavour.pool_key(claim) is not None:
+            claim = latest(old, new)
+            if book.flavour.pool_key(claim) is not None:
                 controller.add(meta.ref(claim))
 
         return changed
 
-    def _address_listener(self, book: Book) -> Any:
+    def _address_listener(self, book: PoolClaimHandler) -> Any:
         def changed(old: Object | None, new: Object | None) -> None:
-            if not self._started or (old is not None and new is not None and meta.uid(old) == meta.uid(new)):
+            if old is not None and new is not None and meta.uid(old) == meta.uid(new):
                 return
             if old is not None:
                 self._address_gone(book, old)
@@ -154,15 +153,17 @@ class _Wiring:
 
         return changed
 
-    def _address_gone(self, book: Book, address: Object) -> None:
+    def _address_gone(self, book: PoolClaimHandler, address: Object) -> None:
         claim = book.names(address)
         self._pools.gone(book.leases, address, kept=claim is not None)
         if claim is not None:
             self._wake_claim(meta.ref(claim))
 
-    def _address_came(self, book: Book, address: Object) -> None:
+    def _address_came(self, book: PoolClaimHandler, address: Object) -> None:
         self._pools.came(book.leases, address)
-        claim = book.kept.cache.get(address["metadata"]["namespace"], book.flavour.claim_of_address(address))
+        claim = book.informer.cache.get(
+            address["metadata"]["namespace"], book.flavour.claim_of_address(address)
+        )
         if claim is not None and book.misses(claim, address):
             self._wake_claim(meta.ref(claim))
 
@@ -175,26 +176,21 @@ class _Wiring:
 
     def _remember_claims_of(self, pool_key: str) -> None:
         for book in (self._native, self._capi):
-            for claim in book.kept.cache.by("pool", pool_key):
+            for claim in book.informer.cache.by("pool", pool_key):
                 book.remember(claim)
 
     def _wake_claims_of(self, pool_key: str) -> None:
         for book in (self._native, self._capi):
-            self._wake_unsettled(book, book.kept.cache.by("pool", pool_key))
+            self._wake_unsettled(book, book.informer.cache.by("pool", pool_key))
 
-    def _wake_unsettled(self, book: Book, claims: list[Object]) -> None:
-        for claim in sorted(filter(book.is_unsettled, claims), key=_age):
+    def _wake_unsettled(self, book: PoolClaimHandler, claims: list[Object]) -> None:
+        for claim in by_age(filter(book.is_unsettled, claims)):
             self._wake_claim(meta.ref(claim))
 
 
-def _differs(old: Object, new: Object) -> bool:
-    return (
-        old.get("spec") != new.get("spec")
-        or is_paused(old) != is_paused(new)
-        or meta.is_deleting(old) != meta.is_deleting(new)
-        or meta.labels(old) != meta.labels(new)
-        or meta.uid(old) != meta.uid(new)
-    )
+def _is_changed(old: Object, new: Object) -> bool:
+    is_other = is_paused(old) != is_paused(new) or meta.labels(old) != meta.labels(new)
+    return is_other or is_changed(old, new)
 
 
 def _is_same(old: Object, new: Object) -> bool:
@@ -233,11 +229,3 @@ def _key(value: str | None) -> tuple[str, ...]:
 def _cluster_of_pool(pool: Object) -> tuple[str, ...]:
     name = (pool.get("spec") or {}).get("clusterName")
     return (f"{pool['metadata']['namespace']}/{name}",) if name else ()
-
-
-def _name(obj: Object) -> str:
-    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-
-
-def _age(obj: Object) -> tuple[str, str]:
-    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]

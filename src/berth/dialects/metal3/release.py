@@ -14,14 +14,14 @@ from berth.kube import meta
 from berth.kube.meta import Ref
 
 if TYPE_CHECKING:
-    from berth.dialects.metal3.claims import Book
+    from berth.dialects.metal3.claims import PoolClaimHandler
 
 Object = dict[str, Any]
 _log = log.get("berth.metal3")
 
 
 class Returns:
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: PoolClaimHandler) -> None:
         self._book = book
         self._flavour = book.flavour
         self._leases = book.leases

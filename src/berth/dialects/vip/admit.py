@@ -8,12 +8,17 @@ has the verb `restore` on the kind, which the API server is asked; nothing else 
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from typing import Any
+
+import orjson
 
 from berth import log
 from berth.control.admission import Handler
-from berth.control.review import Answer, Review, User, allowed, denied
+from berth.control.review import Answer, Review, User, allowed, cut, denied
 from berth.control.webhooks import Webhook, rule
 from berth.dialects.vip import kinds
 from berth.dialects.vip.migrate import State, state_of
@@ -27,8 +32,14 @@ Object = dict[str, Any]
 _log = log.get("berth.vip.admit")
 RESTORERS = "berth:restorers"  # the group
 RESTORE = "restore"  # the verb
+KNOWN_SECONDS = 5.0  # for how long an answer of the API server about it holds
+MOST_KNOWN = 1000
+ASKED_AT_ONCE = 4
 IP_PATH = "/validate-paas-org-v1-ip"
 VIRTUAL_IP_PATH = "/validate-paas-org-v1-virtualip"
+
+# The metadata that make an IP object a lease.
+LEASE_METADATA = ("labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp")
 
 DEPRECATED = "VirtualIP resource is deprecated, use a service with type LoadBalancer instead"
 NOT_STOPPED = "VirtualIP migration can not be stopped"
@@ -70,7 +81,7 @@ def ip_answer(review: Review, operator: str) -> Answer:
     if review.user.name == operator:
         return allowed()
     verb = review.operation.lower()
-    return denied(f"user {review.user.name} cannot {verb} ip objects, only {operator} is allowed")
+    return denied(f"user {cut(review.user.name)} cannot {verb} ip objects, only {operator} is allowed")
 
 
 def is_restored_ip(review: Review) -> bool:
@@ -83,8 +94,7 @@ def is_restored_ip(review: Review) -> bool:
 
 def _ours(ip: Object) -> list[Any]:
     about = ip.get("metadata") or {}
-    fields = ("labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp")
-    return [about.get(field) or None for field in fields]
+    return [about.get(field) or None for field in LEASE_METADATA]
 
 
 def virtual_ip_fault(vip: Object, old: Object | None) -> str | None:
@@ -108,10 +118,15 @@ def _spec(vip: Object) -> Object:
 
 
 class MayRestore:
-    """By the group, or by RBAC: a ServiceAccount is in no group that one could choose."""
+    """By the group, or by RBAC: a ServiceAccount is in no group that one could choose. Whoever reaches the
+    port can make us ask, so an answer holds for a moment, and few are asked for at once.
+    """
 
-    def __init__(self, client: Client) -> None:
-        self._credentials = client.credentials
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: dict[bytes, tuple[bool, float]] = {}  # digest of the question → answer, until
+        self._few = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def __call__(self, user: User, resource: Resource) -> bool:
         if RESTORERS in user.groups:
@@ -124,29 +139,36 @@ class MayRestore:
             "uid": user.uid,
             "extra": dict(user.extra),
         }
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        try:
-            async with Client(self._credentials, user_agent="berth-operator") as client:
+        key = sha256(orjson.dumps(spec)).digest()
+        async with self._few:
+            if key in self._known and self._clock() < self._known[key][1]:
+                return self._known[key][0]
+            review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+            try:
                 path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-                answer = await client.raw("POST", path, body=review)
-        except KubeError as error:
-            _log.warning("nobody can tell who may restore", user=user.name, error=str(error))
-            return False
-        return bool(answer["status"]["allowed"])
+                answer = await self._client.raw("POST", path, body=review)
+            except KubeError as error:
+                _log.warning("nobody can tell who may restore", user=cut(user.name), error=cut(str(error)))
+                return False
+        may = bool(answer["status"]["allowed"])
+        self._known.pop(key, None)  # the last one known is the last to be forgotten
+        self._known[key] = may, self._clock() + KNOWN_SECONDS
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        return may
 
 
 class WhoAmI:
     """Our own user name, as the API server sees it. Every replica answers reviews, so no guard is asked."""
 
     def __init__(self, client: Client) -> None:
-        self._credentials = client.credentials
+        self._client = client
         self._name = ""
 
     async def __call__(self) -> str:
         if not self._name:
-            async with Client(self._credentials, user_agent="berth-operator") as client:
-                review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-                path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-                answer = await client.raw("POST", path, body=review)
+            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+            path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+            answer = await self._client.raw("POST", path, body=review)
             self._name = str(answer["status"]["userInfo"]["username"])
         return self._name

@@ -1,23 +1,38 @@
-"""What the shared claim life asks about Services: when to serve, how to write the lease, what to report.
+"""What the claim reconciler asks about Services: when to serve, how to write the lease, what to report.
 
 Whether a Service is ours is told by the finalizer and by the owner on IP objects, never by its status alone:
 the API server empties that when the type changes, and others write there too.
+
+A Service carries its addresses in an annotation too, written with the finalizer: one that comes back from a
+backup, without status and perhaps before its IP objects, asks for what it had.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
 from berth.control.cache import Cache
 from berth.control.informers import Informer
-from berth.dialects.claim import Bound, Leave, NotStored, Release, Serve, Stance, Wait
+from berth.control.outcome import DONE, Outcome
+from berth.dialects.claim import (
+    Again,
+    Allocation,
+    Ask,
+    ClaimKind,
+    Leave,
+    NotStored,
+    Plan,
+    Refused,
+    Release,
+    Serve,
+    Wait,
+)
 from berth.dialects.pool import Desk
-from berth.dialects.several import Several
 from berth.dialects.vip import kinds, messages
 from berth.dialects.vip.leases import is_of
 from berth.dialects.vip.migration_locks import Promises
@@ -39,11 +54,10 @@ from berth.dialects.vip.translate import (
     with_ingress,
 )
 from berth.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
-from berth.kube import meta
+from berth.kube import meta, patch
 from berth.kube.client import Client
 from berth.kube.meta import Ref
-from berth.kube.resource import Resource
-from berth.leasing.decide import Keep, Refusal, decide
+from berth.leasing.decide import Refusal
 from berth.leasing.model import Claim
 from berth.net import Block, Family
 
@@ -51,30 +65,31 @@ Object = dict[str, Any]
 KIND = "IPGroup"
 LATE_SECONDS = 60.0  # after a Service went, what is written for it is an operator's last word, not a backup's
 REMEMBERED = 20_000
+AGAIN_SECONDS = 10.0  # after a write which the API server refused for good, as far as one can tell
 _log = log.get("berth.vip")
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _changed() -> Conflict:
     return Conflict(409, "the Service changed meanwhile; looking again")
 
 
-class ServiceBook:
-    dialect = "vip"
-    announces = True
+def _told(allocations: Sequence[Allocation]) -> str:
+    parts = []
+    for one in allocations:
+        pool = one.desk.space.pool.name  # none where the pool it came from is gone
+        parts.append(f"{one.block.address} from {pool}" if pool else one.block.address)
+    return f"allocated {', '.join(parts)}"
+
+
+class ServiceHandler:
+    kind = ClaimKind("vip", kinds.SERVICE_FINALIZER, told=_told, not_stored=kinds.FAILED)
     finalizer = kinds.SERVICE_FINALIZER
-    guard_status = True
-    failed = kinds.FAILED
-    resource: Resource = kinds.SERVICE
     promises: Promises
 
     def __init__(
         self, kept: Informer, register: Register, groups: Shelf, client: Client, classes: tuple[str, ...]
     ) -> None:
-        self.kept = kept
+        self.informer = kept
         self._register = register
         self._groups = groups
         self._client = client
@@ -85,11 +100,17 @@ class ServiceBook:
 
     @property
     def cache(self) -> Cache:
-        return self.kept.cache
+        return self.informer.cache
 
     # When
 
-    def stance(self, claim: Object) -> Stance:
+    async def plan(self, claim: Object) -> Plan:
+        plan = self._planned(claim)
+        if isinstance(plan, Serve) and await self._learns(claim):
+            return Again()
+        return plan
+
+    def _planned(self, claim: Object) -> Plan:
         if meta.is_deleting(claim):
             return self._going(claim)
         if not is_load_balancer(claim):
@@ -112,12 +133,12 @@ class ServiceBook:
     def _is_served_here(self, service: Object) -> bool:
         return is_of_class(service, self._classes)
 
-    def _going(self, service: Object) -> Stance:
+    def _going(self, service: Object) -> Plan:
         # Another controller's finalizer says that the address may still be in use.
         alone = meta.finalizers(service) in ([], [self.finalizer])
         return Release() if alone and self.is_held(service) else Leave()
 
-    def _other_type(self, service: Object) -> Stance:
+    def _other_type(self, service: Object) -> Plan:
         # Taken in memory counts too: the finalizer's write may have failed before the type changed.
         has_any = self._has_traces(service) or self._register.blocks_of(owner(service).key)
         return Release() if has_any and not self._is_migrating(service) else Leave()
@@ -127,18 +148,18 @@ class ServiceBook:
         promised = self.promises.blocks(meta.ref(service))
         return self.promises.is_locked(service) or bool(promised & self._owned(service))
 
-    def _asking(self, service: Object) -> Stance:
+    def _asking(self, service: Object) -> Plan:
         key = owner(service).key
         try:
             pinned = pins(service)
         except BadWish as wish:
-            return Several(Claim(key), (), fault=str(wish))
+            return Wait(kinds.FAILED, str(wish))
         if self._is_settled(service, key, pinned):
             return Leave()
-        wishes = [self._wish(service, key, family, pinned.get(family)) for family in families(service)]
+        asks = tuple(self._ask(service, key, family, pinned.get(family)) for family in families(service))
         # What it has it does not lose for want of the other family.
         partly = takes_less(service) or bool(self._register.blocks_of(key))
-        return Several(wishes[0].claim, wishes[0].desks, tuple(wishes[1:]), partly=partly)
+        return Serve(asks, partly)
 
     def _is_settled(self, service: Object, key: str, pinned: Mapping[Family, Block]) -> bool:
         """It shows what it owns, which is what it asks for: the second pass after serving it ends here."""
@@ -153,10 +174,10 @@ class ServiceBook:
             and meta.condition(service, kinds.CONDITION) is None
         )
 
-    def _wish(self, service: Object, key: str, family: Family, pin: Block | None) -> Serve:
+    def _ask(self, service: Object, key: str, family: Family, pin: Block | None) -> Ask:
         desks = (*self._groups.desks(family), self._register.elsewhere)
         wanted = pin or self._confirmed(service, family) or self._had(service, key, family, desks)
-        return Serve(Claim(key, family=family, pin=wanted), desks)
+        return Ask(Claim(key, family=family, pin=wanted), desks)
 
     def _had(self, service: Object, key: str, family: Family, desks: tuple[Desk, ...]) -> Block | None:
         """What it had before a backup brought it back, where that is free; it insists on nothing."""
@@ -164,13 +185,6 @@ class ServiceBook:
             return None
         found = [block for block in remembered(service) if block.family is family]
         return next((one for one in found if any(desk.space.is_free(one) for desk in desks)), None)
-
-    def chosen(self, service: Object) -> list[Block]:
-        """What is taken in memory for what it asks for now."""
-        asked = self._asking(service)
-        each = asked.each if isinstance(asked, Several) else ()
-        decisions = [decide(one.claim, [desk.space for desk in one.desks]) for one in each]
-        return [decision.block for decision in decisions if isinstance(decision, Keep)]
 
     def _confirmed(self, service: Object, family: Family) -> Block | None:
         """The address it shows and owns; where a crash of another operator left it two, this is the one."""
@@ -208,7 +222,7 @@ class ServiceBook:
         held = self._register.blocks_of(owner(service).key)
         return block in held or not any(other.family is block.family for other in held)
 
-    async def learns(self, claim: Object) -> bool:
+    async def _learns(self, claim: Object) -> bool:
         """It shows an address which, as far as we know, it does not have: did a second operator give it?
 
         Watches of two kinds do not keep step. We may know no IP object of that address yet, or still the one
@@ -241,20 +255,25 @@ class ServiceBook:
 
     # How
 
-    async def commit(self, claim: Object, desk: Desk, block: Block) -> Object:
+    def marks(self, claim: Object, blocks: tuple[Block, ...]) -> list[patch.Operation]:
+        chosen = ",".join(block.address for block in blocks)
+        return patch.set_annotation(claim, kinds.HAD_ADDRESS, chosen or None)
+
+    async def write(self, claim: Object, desk: Desk, block: Block) -> Object:
         group = desk.space.pool.name or self._groups.covering(block) or ""
         try:
             return await self._register.ledger.commit(owner(claim), block, kinds.GROUP_LABEL, group)
         except (Invalid, BadRequest, Forbidden) as error:
             text = f"failed to allocate any ip: an error occurred while allocating IP: {error}"
-            raise NotStored(text) from error
+            raise NotStored(text, keeps=bool(ingress(claim)), seconds=AGAIN_SECONDS) from error
 
-    async def withdraw(self, claim: Object) -> bool:
+    async def release(self, claim: Object) -> Outcome | None:
         records = await self._register.records_of(owner(claim))  # none that is made after the look below
         if not meta.is_deleting(claim):
             await self._look_twice(claim)
         await self._give_back(claim, records)
-        return True
+        self._forget(meta.ref(claim))
+        return None
 
     async def _look_twice(self, claim: Object) -> None:
         """It is no LoadBalancer, as far as we know: it may be one again, or a migration may have begun."""
@@ -262,7 +281,7 @@ class ServiceBook:
         if live is not None and (is_load_balancer(live) or await self.promises.is_locked_now(live)):
             raise _changed()
 
-    async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
+    async def trim(self, claim: Object, keep: tuple[Block, ...]) -> None:
         if self._is_migrating(claim):
             return  # one of them is still served by the VirtualIP's clone
         records = await self._register.records_of(owner(claim), keep)
@@ -279,10 +298,10 @@ class ServiceBook:
     async def _live(self, claim: Object) -> Object | None:
         """None: gone. Raises Conflict if there is another one of that name."""
         try:
-            live = await self._client.get(self.resource, claim["metadata"]["name"], owner(claim).namespace)
+            live = await self._client.get(kinds.SERVICE, claim["metadata"]["name"], owner(claim).namespace)
         except NotFound:
             return None
-        self.cache.observe(live)
+        self.cache.put(live)
         if meta.uid(live) != meta.uid(claim):
             raise _changed()
         return live
@@ -326,40 +345,39 @@ class ServiceBook:
 
     async def _lives(self, ref: Ref, uid: str) -> bool:
         try:
-            return meta.uid(await self._client.get(self.resource, ref.name, ref.namespace)) == uid
+            return meta.uid(await self._client.get(kinds.SERVICE, ref.name, ref.namespace)) == uid
         except NotFound:
             return False
 
-    def forget(self, ref: Ref) -> None:
+    async def gone(self, ref: Ref) -> Outcome:
+        await self.clean_up(ref)
+        self._forget(ref)
+        return DONE
+
+    def _forget(self, ref: Ref) -> None:
         self._replace_foreign(ref, ())
         self._register.forget(ref, Owner(*ref).key)
 
     # What is reported
 
-    def is_bound(self, claim: Object) -> bool:
-        return bool(ingress(claim))
-
     def holds(self, claim: Object) -> tuple[Block, ...]:
         return self._register.blocks_of(owner(claim).key)
 
-    def refused(self, serve: Serve, refusal: Refusal) -> str:
-        return messages.refusal(self._groups, KIND, serve.claim)
+    def explain(self, claim: Object, ask: Ask, refusal: Refusal) -> Refused:
+        return Refused(kinds.FAILED, messages.refusal(self._groups, KIND, ask.claim), ask=ask)
 
-    def status(self, claim: Object, blocks: tuple[Block, ...], why: str) -> Object:
-        status = with_ingress(claim, blocks)
+    def status(self, claim: Object, got: Sequence[Allocation], refused: Sequence[Refused]) -> Object:
+        status = with_ingress(claim, tuple(one.block for one in got))
         conditions = status.get("conditions") or []
-        if why:
-            waiting = {"type": kinds.CONDITION, "status": "False", "reason": self.failed, "message": why}
-            status["conditions"] = meta.with_condition(conditions, waiting, _now())
+        if refused:
+            why = "; ".join(dict.fromkeys(one.message for one in refused))
+            waiting = {
+                "type": kinds.CONDITION,
+                "status": "False",
+                "reason": refused[0].reason,
+                "message": why,
+            }
+            status["conditions"] = meta.with_condition(conditions, waiting, datetime.now(UTC))
         else:
             status["conditions"] = meta.without_condition(conditions, kinds.CONDITION) or None
         return status
-
-    def bound_status(self, claim: Object, bound: Bound) -> Object:
-        return self.status(claim, (bound.block,), "")
-
-    def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
-        return self.status(claim, (), refusal.message if isinstance(refusal, Wait) else refusal.detail)
-
-    def message(self, refusal: Refusal) -> str:
-        return refusal.detail

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from berth import log
-from berth.control.finalizers import remove_finalizer
 from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.dialect import Dependencies
@@ -68,8 +67,7 @@ class GroupLife:
         if in_use and meta.is_deleting(group):
             return group  # too late to hold it; its addresses stay with their Services all the same
         if not in_use:
-            client, cache = self._kit.client, self._kept.cache
-            return await remove_finalizer(client, kinds.IPGROUP, cache, group, kinds.GROUP_FINALIZER)
+            return await self._kept.remove_finalizer(group, kinds.GROUP_FINALIZER)
         steps = patch.add_finalizer(group, kinds.GROUP_FINALIZER) or []
         return await self._write(group, steps, kind=PatchKind.JSON)
 
@@ -105,16 +103,10 @@ class GroupLife:
     async def _write(
         self, group: Object, body: Any, *, kind: PatchKind = PatchKind.MERGE, subresource: str = ""
     ) -> Object | None:
-        name = group["metadata"]["name"]
         try:
-            written = await self._kit.client.patch(
-                kinds.IPGROUP, name, body, kind=kind, subresource=subresource
-            )
+            return await self._kept.patch(group, body, kind=kind, subresource=subresource)
         except NotFound:
-            self._kept.cache.bury(group)
             return None
-        self._kept.cache.observe(written)
-        return written
 
 
 def group_status(group: Object, opened: OpenPool, outside: list[str], now: datetime) -> Object:

@@ -12,18 +12,16 @@ from typing import Any
 from berth.control.informers import Informer
 from berth.dialects.vip import kinds
 from berth.dialects.vip.translate import Owner, block_of, holder_of, ip_name, ip_object, owner_of
-from berth.errors import AlreadyExists, Conflict, NotFound, Taken
+from berth.errors import AlreadyExists, Conflict, Taken
 from berth.kube import meta, patch
-from berth.kube.client import Client
 from berth.net import Block
 
 Object = dict[str, Any]
 
 
 class Ledger:
-    def __init__(self, kept: Informer, client: Client) -> None:
+    def __init__(self, kept: Informer) -> None:
         self.kept = kept
-        self._client = client
 
     def get(self, block: Block) -> Object | None:
         return self.kept.cache.get("", ip_name(block))
@@ -42,11 +40,9 @@ class Ledger:
         record = self.get(block)
         if record is None:
             try:
-                record = await self._client.create(kinds.IP, ip_object(block, label, pool, owner))
+                record = await self.kept.create(ip_object(block, label, pool, owner))
             except AlreadyExists:
                 record = await self.find(block)
-            else:
-                self.kept.cache.observe(record)
         if record is None:
             raise Conflict(409, f"IP {ip_name(block)} came and went; looking again")
         return await self._own(record, owner, block)
@@ -58,7 +54,8 @@ class Ledger:
         if found.uid in ("", owner.uid):
             return record
         # Left by an earlier object of the same name, which went without us: the name keeps the address.
-        return await self._patch(record, {"metadata": {"annotations": {kinds.OWNER_UID: owner.uid}}})
+        change = {"metadata": {"annotations": {kinds.OWNER_UID: owner.uid}}}
+        return await self.kept.patch(record, patch.guarded(change, record, uid=True))
 
     async def hand_over(self, record: Object, label: str, pool: str, owner: Owner) -> Object:
         """Another pool and another owner; every other label and annotation goes."""
@@ -69,42 +66,21 @@ class Ledger:
         }
         if not any(change.values()):
             return record
-        return await self._patch(record, {"metadata": {key: part for key, part in change.items() if part}})
-
-    async def _patch(self, record: Object, change: Object) -> Object:
-        written = await self._client.patch(
-            kinds.IP, record["metadata"]["name"], patch.guarded(change, record, uid=True)
-        )
-        self.kept.cache.observe(written)
-        return written
+        body = {"metadata": {key: part for key, part in change.items() if part}}
+        return await self.kept.patch(record, patch.guarded(body, record, uid=True))
 
     async def discard(self, record: Object) -> None:
-        """Take away this very object; gone already is fine, and changed since means: look again."""
-        version = meta.resource_version(record)
+        """Take away this very object; gone already is fine, and changed since means: look again. Where a
+        foreign finalizer holds it, it counts until it is gone."""
         try:
-            left = await self._client.delete(
-                kinds.IP, record["metadata"]["name"], uid=meta.uid(record), resource_version=version
-            )
-        except NotFound:
-            left = None
+            await self.kept.delete(record)
         except Conflict:
             await self.find(_block(record))
             raise
-        if left is None:
-            self.kept.cache.bury(record)
-        else:
-            self.kept.cache.observe(left)  # a foreign finalizer holds it; it counts until it is gone
 
     async def find(self, block: Block) -> Object | None:
-        """A live read, which the cache learns from."""
-        try:
-            record = await self._client.get(kinds.IP, ip_name(block))
-        except NotFound:
-            if (known := self.get(block)) is not None:
-                self.kept.cache.bury(known)
-            return None
-        self.kept.cache.observe(record)
-        return record
+        """A live read."""
+        return await self.kept.fetch("", ip_name(block))
 
 
 def is_of(record: Object, owner: Owner) -> bool:

@@ -36,7 +36,7 @@ from berth.dialects.vip.translate import (
     with_ingress,
 )
 from berth.dialects.vip.writes import Objects
-from berth.errors import NotFound, StatusError, Taken
+from berth.errors import StatusError, Taken
 from berth.kube import meta
 from berth.net import Block
 
@@ -264,10 +264,10 @@ class Migration:
 
     async def _service(self, vip: Object) -> Object:
         name = vip["status"]["service"]
-        try:
-            return await self._objects.live_service(vip["metadata"]["namespace"], name)
-        except NotFound as error:
-            raise Held(f"could not get the service to be exposed: {error}") from error
+        found = await self._objects.live_service(vip["metadata"]["namespace"], name)
+        if found is None:
+            raise Held(f'could not get the service to be exposed: services "{name}" not found')
+        return found
 
     async def _owning_service(self, vip: Object) -> Object:
         service, block = await self._service(vip), _block(vip)

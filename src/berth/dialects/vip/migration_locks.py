@@ -12,9 +12,7 @@ from berth.control.informers import Informer
 from berth.dialects.vip import kinds
 from berth.dialects.vip.migrate import STAGES, State, is_migrating, state_of
 from berth.dialects.vip.virtualip import address_of
-from berth.errors import NotFound
 from berth.kube import meta
-from berth.kube.client import Client
 from berth.kube.meta import Ref
 from berth.net import Block
 
@@ -22,9 +20,8 @@ Object = dict[str, Any]
 
 
 class Promises:
-    def __init__(self, kept: Informer, client: Client) -> None:
+    def __init__(self, kept: Informer) -> None:
         self._kept = kept
-        self._client = client
 
     # As far as we know
 
@@ -40,26 +37,18 @@ class Promises:
 
     async def is_locked_now(self, service: Object) -> bool:
         name = meta.annotations(service).get(kinds.MIGRATING)
-        vip = await self._live(service["metadata"]["namespace"], name) if name else None
+        vip = await self._kept.fetch(service["metadata"]["namespace"], name) if name else None
         return vip is not None and is_migrating(vip) and state_of(vip) != State.MIGRATED
 
     async def is_promised(self, owner: Ref, block: Block) -> bool:
         named = [vip["metadata"]["name"] for vip in self._of(owner) if address_of(vip) == block]
-        found = [await self._live(owner.namespace, name) for name in named]
+        found = [await self._kept.fetch(owner.namespace, name) for name in named]
         return any(vip is not None and _serves(vip) for vip in found)
 
     def _of(self, owner: Ref) -> list[Object]:
         """The VirtualIPs of that Service; a VirtualIP promises nothing to another one."""
         is_service = owner.kind == kinds.SERVICE.kind
         return self._kept.cache.by("service", f"{owner.namespace}/{owner.name}") if is_service else []
-
-    async def _live(self, namespace: str, name: str) -> Object | None:
-        try:
-            vip = await self._client.get(kinds.VIRTUAL_IP, name, namespace)
-        except NotFound:
-            return None
-        self._kept.cache.observe(vip)
-        return vip
 
 
 def _serves(vip: Object) -> bool:

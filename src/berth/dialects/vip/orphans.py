@@ -1,30 +1,23 @@
-"""Gives back what nobody owns: IP objects whose Service or VirtualIP is gone for good.
+"""IP objects whose Service or VirtualIP is gone for good: what berth.dialects.orphans collects here.
 
 That happens when someone takes our finalizer away by force; a new object of the same name is not the owner.
 What a clone still serves stays until that migration has ended. A Service that came to be of a class which is
 not served here, while nobody ran, keeps of ours only what it shows.
-Caches only raise a suspicion; an address is given back after two sightings, a grace between them, and live
-reads of both objects. A sweep that would take many at once, of one pool or of all, is no clean-up but a
-mistake somewhere: it stops, says so, and waits for a person.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from berth import log
-from berth.control.finalizers import remove_finalizer
+from berth.control.events import Recorder
 from berth.control.informers import Informer
+from berth.dialects.orphans import Pace, Suspect, consent
 from berth.dialects.vip import kinds
 from berth.dialects.vip.leases import Ledger, is_of
 from berth.dialects.vip.migration_locks import Promises
 from berth.dialects.vip.translate import (
-    Owner,
     block_of,
     is_load_balancer,
     is_of_class,
@@ -33,73 +26,58 @@ from berth.dialects.vip.translate import (
     shown,
 )
 from berth.dialects.vip.virtualip import address_of
-from berth.errors import KubeError, NotFound
 from berth.kube import meta
-from berth.kube.client import Client
 
 Object = dict[str, Any]
 _log = log.get("berth.vip.janitor")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    every_seconds: float = 30.0
-    grace_seconds: float = 90.0
-    most_share: float = 0.05  # of a pool's IP objects in one sweep, and of all of them,
-    most_few: int = 10  # or this many, whichever is more
-    classes: tuple[str, ...] = ("",)  # of Services that are served here
+PACE = Pace(every_seconds=30.0, grace_seconds=90.0)
 
 
-class Janitor:
+class OrphanedIPs:
+    """IP objects without an owner; see berth.dialects.orphans."""
+
     def __init__(
         self,
         ledger: Ledger,
         owners: dict[str, Informer],
-        client: Client,
-        rules: Rules | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        pools: Mapping[str, Informer],
+        events: Recorder,
+        classes: tuple[str, ...] = ("",),
     ) -> None:
         self._ledger = ledger
         self._owners = owners
-        self._client = client
-        self._promises = Promises(owners[kinds.VIRTUAL_IP.kind], client)
-        self._rules = rules or Rules()
-        self._clock = clock
-        self._suspected_at: dict[str, float] = {}  # by the UID of the IP object
+        self._pools = pools  # by the label that names one
+        self._events = events
+        self._promises = Promises(owners[kinds.VIRTUAL_IP.kind])
+        self._classes = classes  # of Services that are served here
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self._rules.every_seconds)
-            try:
-                await self.sweep()
-            except KubeError as error:
-                _log.info("the sweep is tried again later", error=str(error))
+    async def suspects(self) -> AsyncIterator[Suspect]:
+        for record in self._ledger.kept.cache:
+            if self._is_suspect(record):
+                yield Suspect(record, _pool_of(record))
 
-    async def sweep(self) -> int:
-        """One look at everything; how many addresses were given back."""
-        due = self._due()
-        if self._is_too_much(due):
-            return 0
-        return sum([await self._give_back(record) for record in due])
+    def count(self, pool: str) -> int:
+        return self._ledger.count(*pool.split("/", 1)) if pool else self.count_all()
 
-    def _is_too_much(self, due: list[Object]) -> bool:
-        found, present = _per_pool(due), _per_pool(self._ledger.kept.cache)
-        for pool, count in found.items():
-            most = max(self._rules.most_few, int(present[pool] * self._rules.most_share))
-            if count > most:
-                told = "too many IP objects without an owner: nothing is given back until a person has looked"
-                _log.error(told, pool=pool, found=count, most=most)
-                return True
-        return False
+    def count_all(self) -> int:
+        return len(self._ledger.kept.cache)
 
-    def _due(self) -> list[Object]:
-        suspects = {
-            meta.uid(record): record for record in self._ledger.kept.cache if self._is_suspect(record)
-        }
-        now = self._clock()
-        self._suspected_at = {uid: self._suspected_at.get(uid, now) for uid in suspects}
-        grace = self._rules.grace_seconds
-        return [record for uid, record in suspects.items() if now - self._suspected_at[uid] >= grace > 0]
+    def pool(self, name: str) -> Object | None:
+        label, _, pool = name.partition("/")
+        return self._pools[label].cache.get("", pool) if pool else None
+
+    def held_back(self, pool: str, suspects: list[Suspect], word: str) -> None:
+        label, _, name = pool.partition("/")
+        told = "too many IP objects without an owner: nothing is given back until a person has looked"
+        _log.error(told, pool=name, found=len(suspects), word=word)
+        if (obj := self.pool(pool)) is not None:
+            agree = consent(f"{self._pools[label].watched.versions[0].plural} {name}", word)
+            text = (
+                f"{len(suspects)} IP objects seem to have lost their owners, too many to give back unasked; "
+            )
+            self._events.event(obj, "Warning", "TooManyOrphans", text + agree)
 
     def _is_suspect(self, record: Object) -> bool:
         had_by = owner_of(record)
@@ -110,12 +88,16 @@ class Janitor:
             return False
         return block_of(record) not in self._promises.blocks(had_by.ref)
 
-    async def _give_back(self, suspect: Object) -> bool:
-        block, had_by = block_of(suspect), owner_of(suspect)
+    async def is_alive(self, suspect: Suspect) -> bool:
+        block, had_by = block_of(suspect.record), owner_of(suspect.record)
         if block is None or had_by is None:
-            return False
-        live = await self._live(had_by)
-        if self._is_kept_by(live, suspect) or await self._promises.is_promised(had_by.ref, block):
+            return True
+        live = await self._owners[had_by.kind].fetch(had_by.namespace, had_by.name)
+        return self._is_kept_by(live, suspect.record) or await self._promises.is_promised(had_by.ref, block)
+
+    async def collect(self, suspect: Suspect) -> bool:
+        block, had_by = block_of(suspect.record), owner_of(suspect.record)
+        if block is None or had_by is None:
             return False
         record = await self._ledger.find(block)
         if record is None or owner_of(record) != had_by:
@@ -126,15 +108,12 @@ class Janitor:
             address=block.address,
             owner=had_by.key,
         )
-        if live is not None and is_of(record, owner(live)):
-            await self._let_go(live)
+        services = self._owners[kinds.SERVICE.kind]
+        live = self._owners[had_by.kind].cache.get(had_by.namespace, had_by.name)  # as it was just read
+        is_last = live is not None and not self._ledger.of_holder(owner(live).key)
+        if live is not None and is_last and is_of(record, owner(live)):
+            await services.remove_finalizer(live, kinds.SERVICE_FINALIZER)  # with the last of what was ours
         return True
-
-    async def _let_go(self, service: Object) -> None:
-        """With the last of what was ours."""
-        if not self._ledger.of_holder(owner(service).key):
-            services = self._owners[kinds.SERVICE.kind].cache
-            await remove_finalizer(self._client, kinds.SERVICE, services, service, kinds.SERVICE_FINALIZER)
 
     def _is_kept_by(self, found: Object | None, record: Object) -> bool:
         """By its very owner; a later object of that name counts if it shows the address: it was restored."""
@@ -146,25 +125,17 @@ class Janitor:
 
     def _is_anothers(self, found: Object) -> bool:
         """Of a class not served here. One that is being deleted has a life that ends with all of ours."""
-        is_served = is_of_class(found, self._rules.classes)
+        is_served = is_of_class(found, self._classes)
         return is_load_balancer(found) and not is_served and not meta.is_deleting(found)
 
-    async def _live(self, had_by: Owner) -> Object | None:
-        resource = self._owners[had_by.kind].watched.versions[0]
-        try:
-            return await self._client.get(resource, had_by.name, had_by.namespace)
-        except NotFound:
-            return None
 
-
-def _per_pool(records: Iterable[Object]) -> Counter[str]:
-    """How many of each pool, and under no name how many there are at all."""
-    counts: Counter[str] = Counter()
-    for record in records:
-        labels = meta.labels(record)
-        counts[labels.get(kinds.GROUP_LABEL) or labels.get(kinds.MAPPING_LABEL) or ""] += 1
-    counts[""] = counts.total()
-    return counts
+def _pool_of(record: Object) -> str:
+    """Label and name of its pool; empty where it has none."""
+    labels = meta.labels(record)
+    for label in (kinds.GROUP_LABEL, kinds.MAPPING_LABEL):
+        if labels.get(label):
+            return f"{label}/{labels[label]}"
+    return ""
 
 
 def owners(services: Informer, vips: Informer) -> dict[str, Informer]:

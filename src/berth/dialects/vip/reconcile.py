@@ -16,19 +16,21 @@ from typing import Any
 
 from berth.control.controller import Controller
 from berth.control.informers import WatchSpec
+from berth.dialects.claim import ClaimReconciler
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
+from berth.dialects.orphans import Collector
 from berth.dialects.vip import admit, kinds, leases, migration_locks
-from berth.dialects.vip.claims import ServiceBook
+from berth.dialects.vip.claims import ServiceHandler
 from berth.dialects.vip.ipgroup import GroupLife
-from berth.dialects.vip.life import ServiceLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
-from berth.dialects.vip.orphans import Janitor, Rules, owners
+from berth.dialects.vip.orphans import PACE, OrphanedIPs, owners
 from berth.dialects.vip.pools import Lease, Register, Shelf
 from berth.dialects.vip.settings import VipSettings
 from berth.dialects.vip.translate import claim_state, owner_of
-from berth.dialects.vip.virtualip import VirtualBook, VirtualClaims, VirtualLife
+from berth.dialects.vip.virtualip import VirtualIPHandler, VirtualLife
 from berth.dialects.vip.writes import Objects
+from berth.dialects.wiring import Listeners, by_age, full_name, is_changed, latest
 from berth.kube import meta
 from berth.kube.meta import Ref
 from berth.net import Block
@@ -44,15 +46,15 @@ def build(kit: Dependencies) -> DialectRuntime:
 class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
-        self._started = False  # before every cache is filled nothing is decided, so there is nobody to wake
-        self._group_kept = kit.keep(WatchSpec((kinds.IPGROUP,)))
-        self._ip_kept = kit.keep(WatchSpec((kinds.IP,), leases.indexes()))
-        self._services = kit.keep(WatchSpec((kinds.SERVICE,)))
-        self._vip_kept = kit.keep(WatchSpec((kinds.VIRTUAL_IP,), migration_locks.indexes(), optional=True))
-        self._mapping_kept = kit.keep(WatchSpec((kinds.MAPPING,), optional=True))
+        self._listeners = Listeners()
+        self._group_kept = kit.watch(WatchSpec((kinds.IPGROUP,)))
+        self._ip_kept = kit.watch(WatchSpec((kinds.IP,), leases.indexes()))
+        self._services = kit.watch(WatchSpec((kinds.SERVICE,)))
+        self._vip_kept = kit.watch(WatchSpec((kinds.VIRTUAL_IP,), migration_locks.indexes(), optional=True))
+        self._mapping_kept = kit.watch(WatchSpec((kinds.MAPPING,), optional=True))
         self._groups = Shelf(kinds.GROUP_LABEL, self._wake)
         self._mappings = Shelf(kinds.MAPPING_LABEL, self._wake)
-        self._ledger = leases.Ledger(self._ip_kept, kit.client)
+        self._ledger = leases.Ledger(self._ip_kept)
         self._register = Register(self._ledger, (self._groups, self._mappings), self._wake)
         self._register.shows = self._shows
         self._register.touched = self._touch
@@ -65,14 +67,13 @@ class _Wiring:
 
     def built(self) -> DialectRuntime:
         kit, of_kind = self._kit, owners(self._services, self._vip_kept)
-        janitor = Janitor(
-            self._ledger, of_kind, kit.client, Rules(classes=kit.settings.of(VipSettings).classes)
-        )
+        pools = {kinds.GROUP_LABEL: self._group_kept, kinds.MAPPING_LABEL: self._mapping_kept}
+        orphans = OrphanedIPs(self._ledger, of_kind, pools, kit.events, kit.settings.of(VipSettings).classes)
         return DialectRuntime(
             controllers=tuple(self._controllers.values()),
             adopt=self._adopt,
-            routes=admit.routes(admit.WhoAmI(kit.client), admit.MayRestore(kit.client)),
-            tasks=(janitor.run, self._resync),
+            routes=admit.routes(admit.WhoAmI(kit.free), admit.MayRestore(kit.free)),
+            tasks=(Collector(orphans, PACE).run, self._resync),
         )
 
     def _group_controller(self) -> Controller:
@@ -82,16 +83,17 @@ class _Wiring:
     def _service_controller(self) -> Controller:
         kit = self._kit
         classes = kit.settings.of(VipSettings).classes
-        self._book = ServiceBook(self._services, self._register, self._groups, kit.client, classes)
-        self._book.promises = migration_locks.Promises(self._vip_kept, kit.client)
-        life = ServiceLife(self._book, kit)
-        return Controller("vip.service", life.reconcile, kit.metrics, at_once=kit.settings.at_once)
+        self._book = ServiceHandler(self._services, self._register, self._groups, kit.client, classes)
+        self._book.promises = migration_locks.Promises(self._vip_kept)
+        claims = ClaimReconciler(self._book, kit.events, kit.metrics, surplus=self._book)
+        return Controller("vip.service", claims.reconcile, kit.metrics, at_once=kit.settings.at_once)
 
     def _vip_controller(self) -> Controller:
         kit = self._kit
-        objects = Objects(kit.client, self._vip_kept, self._services)
-        self._vip_book = VirtualBook(self._vip_kept, self._register, self._mappings, self._mapping_kept.cache)
-        claims = VirtualClaims(self._vip_book, kit)
+        objects = Objects(self._vip_kept, self._services)
+        mappings = self._mapping_kept.cache
+        self._vip_book = VirtualIPHandler(self._vip_kept, self._register, self._mappings, mappings)
+        claims = ClaimReconciler(self._vip_book, kit.events, kit.metrics)
         migration = Migration(objects, self._ledger, self._groups, kit.settings.of(VipSettings).classes)
         life = VirtualLife(self._vip_book, claims, migration, objects)
         return Controller("vip.virtualip", life.reconcile, kit.metrics)
@@ -99,16 +101,16 @@ class _Wiring:
     # What wakes what
 
     def _listen(self) -> None:
-        self._group_kept.cache.listen(self._group_changed)
-        self._mapping_kept.cache.listen(self._mapping_changed)
-        self._ip_kept.cache.listen(self._ip_changed)
-        self._services.cache.listen(self._service_changed)
+        self._listeners.on(self._group_kept.cache, self._group_changed)
+        self._listeners.on(self._mapping_kept.cache, self._mapping_changed)
+        self._listeners.on(self._ip_kept.cache, self._ip_changed)
+        self._listeners.on(self._services.cache, self._service_changed)
         self._services.cache.listen(Tally(self._kit.metrics, "vip").listener(claim_state))
-        self._vip_kept.cache.listen(self._vip_changed)
+        self._listeners.on(self._vip_kept.cache, self._vip_changed)
 
     def _adopt(self) -> None:
         """Existing leases before newcomers, then everything once, the oldest first."""
-        self._started = True
+        self._listeners.start()
         self._register.load()
         for shelf, kept in ((self._groups, self._group_kept), (self._mappings, self._mapping_kept)):
             for pool in kept.cache:
@@ -122,7 +124,7 @@ class _Wiring:
     def _everything(self) -> None:
         services = (service for service in self._services.cache if self._book.concerns(service))
         for objects in (self._group_kept.cache, services, self._vip_kept.cache):
-            for obj in sorted(objects, key=_age):
+            for obj in by_age(objects):
                 self._wake(meta.ref(obj))
 
     async def _resync(self) -> None:
@@ -131,28 +133,25 @@ class _Wiring:
             self._everything()
 
     def _group_changed(self, old: Object | None, new: Object | None) -> None:
-        if self._started:
-            self._pool_changed(self._groups, old, new)
-            self._wake(meta.ref(new or old or {}))
-            if _differs(old, new):
-                self._wake_all(vip for vip in self._vip_kept.cache if state_of(vip) in STAGES)
+        self._pool_changed(self._groups, old, new)
+        self._wake(meta.ref(latest(old, new)))
+        if is_changed(old, new):
+            self._wake_all(vip for vip in self._vip_kept.cache if state_of(vip) in STAGES)
 
     def _mapping_changed(self, old: Object | None, new: Object | None) -> None:
-        if self._started:
-            self._pool_changed(self._mappings, old, new)
+        self._pool_changed(self._mappings, old, new)
 
     def _pool_changed(self, shelf: Shelf, old: Object | None, new: Object | None) -> None:
         if new is None:
-            shelf.close((old or {})["metadata"]["name"])
+            shelf.close(latest(old, new)["metadata"]["name"])
             self._register.elsewhere.wake_all()  # so that what they say names the pools there are
-        elif _differs(old, new):
+        elif is_changed(old, new):
             self._register.fill(shelf, shelf.open(new))
 
     def _ip_changed(self, old: Object | None, new: Object | None) -> None:
-        if self._started:
-            self._register.record_changed(old, new)
-            if new is not None and old is None:
-                self._wake_missing(new)
+        self._register.record_changed(old, new)
+        if new is not None and old is None:
+            self._wake_missing(new)
 
     def _wake_missing(self, ip: Object) -> None:
         """Written for a Service we do not know: perhaps it is gone already."""
@@ -163,24 +162,20 @@ class _Wiring:
             self._wake(owner.ref)
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
-        service = new or old
-        if service is None or not self._started:
-            return
+        service = latest(old, new)
         if old is not None and (new is None or meta.uid(new) != meta.uid(old)):
             self._book.left(meta.uid(old))
         if new is not None:
             self._book.remember(new)  # also what it shows no longer
         if any(self._book.concerns(seen) for seen in (new, old) if seen is not None):
             self._wake(meta.ref(service))
-        self._wake_all(self._vip_kept.cache.by("service", _name(service)))
+        self._wake_all(self._vip_kept.cache.by("service", full_name(service)))
         for owner in meta.owners(service):
             if owner.get("kind") == "VirtualIP":
                 self._wake(Ref("VirtualIP", service["metadata"]["namespace"], owner["name"]))
 
     def _vip_changed(self, old: Object | None, new: Object | None) -> None:
-        vip = new or old
-        if vip is None or not self._started:
-            return
+        vip = latest(old, new)
         if new is not None:
             self._vip_book.remember(new)
         self._wake(meta.ref(vip))
@@ -224,17 +219,3 @@ class _Wiring:
         cache, shows = found[kind]
         obj = cache.get(namespace, name)
         return meta.ref(obj) if obj is not None and shows(obj, block) else None
-
-
-def _differs(old: Object | None, new: Object | None) -> bool:
-    if old is None or new is None:
-        return True
-    return bool(old.get("spec") != new.get("spec") or meta.is_deleting(old) != meta.is_deleting(new))
-
-
-def _name(obj: Object) -> str:
-    return f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
-
-
-def _age(obj: Object) -> tuple[str, str]:
-    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]

@@ -1,6 +1,6 @@
 """A VirtualIP's life: an address from a GroupSegmentMapping, and a clone of its Service that exposes it.
 
-    no address yet ──► the shared claim life takes one ──► the clone of its Service ──► Valid
+    no address yet ──► the claim reconciler takes one ──► the clone of its Service ──► Valid
     annotation `virtualips.paas.org/migrate` ──► migrate.py
     deleted ──► clone, then IP object, then our finalizers
 
@@ -9,15 +9,23 @@ Upstream creates no new ones; those that are there are served until they are mig
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from berth.control.cache import Cache
 from berth.control.informers import Informer
 from berth.control.outcome import DONE, Outcome
-from berth.dialects.claim import Bound, ClaimLife, NotStored, Serve, Stance, Wait
-from berth.dialects.dialect import Dependencies
+from berth.dialects.claim import (
+    Allocation,
+    Ask,
+    ClaimKind,
+    ClaimReconciler,
+    NotStored,
+    Plan,
+    Refused,
+    Serve,
+    Wait,
+)
 from berth.dialects.pool import Desk
 from berth.dialects.vip import clone, kinds, messages
 from berth.dialects.vip.leases import is_of
@@ -26,9 +34,8 @@ from berth.dialects.vip.pools import Register, Shelf
 from berth.dialects.vip.translate import NOT_PARSED, Owner, address_block, owner
 from berth.dialects.vip.writes import Objects
 from berth.errors import AlreadyExists, BadRequest, Forbidden, Invalid, InvalidText
-from berth.kube import meta
+from berth.kube import meta, patch
 from berth.kube.meta import Ref
-from berth.kube.resource import Resource
 from berth.leasing.decide import Refusal
 from berth.leasing.model import Claim
 from berth.net import Block, Family
@@ -38,24 +45,21 @@ KIND = "GroupSegmentMapping"
 NO_ADDRESS = "could not allocate an IP: "
 
 
-class VirtualBook:
-    """What the shared claim life asks about a VirtualIP that needs its address."""
+class VirtualIPHandler:
+    """What the claim reconciler asks about a VirtualIP that needs its address."""
 
-    dialect = "vip"
-    announces = True
+    kind = ClaimKind("vip", kinds.IP_FINALIZER)
     finalizer = kinds.IP_FINALIZER
-    guard_status = True
-    resource: Resource = kinds.VIRTUAL_IP
 
     def __init__(self, kept: Informer, register: Register, mappings: Shelf, objects: Cache) -> None:
-        self.kept = kept
+        self.informer = kept
         self._register = register
         self._mappings = mappings
         self._objects = objects
 
     @property
     def cache(self) -> Cache:
-        return self.kept.cache
+        return self.informer.cache
 
     def needs_address(self, vip: Object) -> bool:
         block = address_of(vip)
@@ -74,82 +78,70 @@ class VirtualBook:
         if block is not None and self.shows(vip, block) and self._register.ledger.get(block) is None:
             self._register.adopt(block, owner(vip).key)
 
-    def stance(self, claim: Object) -> Stance:
+    async def plan(self, claim: Object) -> Plan:
         key = owner(claim).key
         try:
             pin = address_of(claim) or wanted(claim)
         except InvalidText:
-            return Wait(kinds.FAILED, f"{NO_ADDRESS}{NOT_PARSED}", stamp=True)
+            return Wait(kinds.FAILED, f"{NO_ADDRESS}{NOT_PARSED}")
         family = None if pin is not None else Family.V4
         desks = (*self._mappings.desks(family), self._register.elsewhere)
-        return Serve(Claim(key, family=family, pin=pin), desks)
+        return Serve((Ask(Claim(key, family=family, pin=pin), desks),))
 
-    async def commit(self, claim: Object, desk: Desk, block: Block) -> Object:
+    def marks(self, claim: Object, blocks: tuple[Block, ...]) -> list[patch.Operation]:
+        return []
+
+    async def write(self, claim: Object, desk: Desk, block: Block) -> Object:
         mapping = desk.space.pool.name or self._mappings.covering(block) or ""
         try:
             return await self._register.ledger.commit(owner(claim), block, kinds.MAPPING_LABEL, mapping)
         except (Invalid, BadRequest, Forbidden) as error:
             raise NotStored(f"{NO_ADDRESS}{error}") from error
 
-    async def withdraw(self, claim: Object) -> bool:
+    async def release(self, claim: Object) -> Outcome | None:
         await self._register.withdraw(owner(claim))
-        return True
+        self._register.forget(meta.ref(claim), owner(claim).key)
+        return None
+
+    async def gone(self, ref: Ref) -> Outcome:
+        self._register.forget(ref, Owner(*ref).key)
+        return DONE
 
     async def settle(self, vip: Object) -> None:
         """A second operator may have stored another address for it, which it does not show."""
         if (block := address_of(vip)) is not None:
             await self._register.withdraw(owner(vip), (block,))
 
-    def forget(self, ref: Ref) -> None:
-        self._register.forget(ref, Owner(*ref).key)
-
-    def bound_status(self, claim: Object, bound: Bound) -> Object:
+    def status(self, claim: Object, got: Sequence[Allocation], refused: Sequence[Refused]) -> Object:
         status = dict(claim.get("status") or {})
+        if refused:
+            return status | {"state": State.ERROR, "message": refused[0].message}
         if address_of(claim) is not None:
             return status
-        mapping = meta.labels(bound.record).get(kinds.MAPPING_LABEL, "")
+        mapping = meta.labels(got[0].record).get(kinds.MAPPING_LABEL, "")
         found = self._objects.get("", mapping) or {}
-        status |= {
-            "ip": bound.block.address,
+        return status | {
+            "ip": got[0].block.address,
             "gsm": mapping,
             "keepalivedGroup": (found.get("spec") or {}).get("keepalivedGroup", ""),
             "state": State.CREATING,
             "message": "creating IP object for the service",
         }
-        return status
 
-    def refused_status(self, claim: Object, refusal: Refusal | Wait) -> Object:
-        text = (
-            refusal.message if isinstance(refusal, Wait) else NO_ADDRESS + self._told(claim, messages.literal)
-        )
-        return {**(claim.get("status") or {}), "state": State.ERROR, "message": text}
-
-    def message(self, refusal: Refusal) -> str:
-        return refusal.detail
-
-    def in_words(self, claim: Object) -> str:
-        """For an Event: the status has upstream's text alone, here stands who was asked too."""
-        return NO_ADDRESS + self._told(claim, messages.refusal)
+    def explain(self, claim: Object, ask: Ask, refusal: Refusal) -> Refused:
+        """The status has upstream's text alone; in the Event stands who was asked too."""
+        message, event = (NO_ADDRESS + self._told(claim, say) for say in (messages.literal, messages.refusal))
+        return Refused(str(refusal.reason), message, event, ask)
 
     def _told(self, claim: Object, say: Callable[[Shelf, str, Claim], str]) -> str:
         pin = address_of(claim) or wanted(claim)
         return say(self._mappings, KIND, Claim("", family=None if pin else Family.V4, pin=pin))
 
 
-class VirtualClaims(ClaimLife):
-    """The shared claim life; an Event says why in this dialect's words."""
-
-    def __init__(self, book: VirtualBook, kit: Dependencies) -> None:
-        super().__init__(book, kit.client, kit.events, kit.metrics)
-        self._virtual = book
-
-    async def _refuse(self, claim: Object, ref: Ref, serve: Serve, refusal: Refusal) -> Outcome:
-        told = replace(refusal, detail=self._virtual.in_words(claim))
-        return await super()._refuse(claim, ref, serve, told)
-
-
 class VirtualLife:
-    def __init__(self, book: VirtualBook, claims: ClaimLife, migration: Migration, objects: Objects) -> None:
+    def __init__(
+        self, book: VirtualIPHandler, claims: ClaimReconciler, migration: Migration, objects: Objects
+    ) -> None:
         self._book = book
         self._claims = claims
         self._migration = migration
@@ -219,7 +211,7 @@ class VirtualLife:
             await self._objects.delete_clone(vip)
             vip = await self._objects.remove_finalizer(vip, kinds.CLONE_FINALIZER)
         if meta.has_finalizer(vip, kinds.IP_FINALIZER):
-            await self._book.withdraw(vip)
+            await self._book.release(vip)
             await self._migration.unlock(vip)
             await self._objects.remove_finalizer(vip, kinds.IP_FINALIZER)
         return DONE

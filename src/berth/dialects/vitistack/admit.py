@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from berth.control.admission import Handler
+from berth.control.batching import LoadGauge
 from berth.control.review import Answer, Review
 from berth.control.webhooks import Webhook, rule
 from berth.dialects.dialect import Dependencies
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.settings import VitistackSettings
 from berth.dialects.vitistack.stored import Stored
@@ -81,7 +81,7 @@ class Frame:
     """Around a handler: waits for the caches, keeps the deadline, turns a No into an answer and an Event."""
 
     def __init__(
-        self, ready: Callable[[], Awaitable[None]], kit: Dependencies, crowd: Crowd, stored: Stored
+        self, ready: Callable[[], Awaitable[None]], kit: Dependencies, load: LoadGauge, stored: Stored
     ) -> None:
         seconds = kit.settings.webhook_deadline_seconds
         self._ready = ready
@@ -89,7 +89,7 @@ class Frame:
         self._pending_seconds = kit.settings.of(VitistackSettings).pending_seconds
         self._events = kit.events
         self._metrics = kit.metrics
-        self._crowd = crowd
+        self._load = load
         self._stored = stored
 
     def around(self, handler: Handler) -> Handler:
@@ -97,7 +97,7 @@ class Frame:
             try:
                 async with asyncio.timeout(self._seconds):
                     await self._ready()
-                    with self._crowd.one_more():
+                    with self._load.one_more():
                         return await handler(review)
             except No as no:
                 return self._refused(review, no)

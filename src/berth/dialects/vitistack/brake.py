@@ -8,7 +8,6 @@ then nothing of it is released until a person agrees, with the word that the log
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from berth import log
 from berth.control.cache import Cache
 from berth.control.events import Recorder
+from berth.dialects import orphans
 from berth.dialects.vitistack import kinds, record_store
 from berth.dialects.vitistack.context import Parts
 from berth.dialects.vitistack.record_store import Filed
@@ -24,7 +24,6 @@ from berth.kube import meta
 from berth.metrics import Metrics
 
 Object = dict[str, Any]
-SHARE, AT_LEAST = 0.05, 10
 FRESH_SECONDS = 1.0
 
 _log = log.get("ipam-operator")
@@ -60,8 +59,8 @@ class Brake:
     async def _look(self) -> None:
         living = [record for record in self._filed if not record.released]
         absent = [record for record in living if self._is_absent(record)]
-        held = len(absent) > max(AT_LEAST, SHARE * len(living))
-        word = _word(absent) if held else ""
+        held = orphans.Brake().holds(len(absent), len(living))
+        word = orphans.word_for(record.name for record in absent) if held else ""
         if word and await self._is_agreed(word):
             self._met.update((record.name, record.uid) for record in absent)
             word = ""
@@ -101,9 +100,3 @@ class Brake:
                 self._met.discard((record.name, record.uid))
             elif record.until > time.time():
                 self._met.add((record.name, record.uid))
-
-
-def _word(absent: list[Record]) -> str:
-    """Names just this set, so that nobody agrees to more than was reported."""
-    names = "\n".join(sorted(record.name for record in absent))
-    return hashlib.blake2b(names.encode(), digest_size=6).hexdigest()

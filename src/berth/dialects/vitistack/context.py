@@ -8,7 +8,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from berth.control.batching import Tasks
 from berth.control.review import User
+from berth.control.shared_read import SharedRead
 from berth.dialects.vitistack import kinds, messages, services
 from berth.dialects.vitistack.ipam_client import Registrar
 from berth.dialects.vitistack.messages import No
@@ -16,7 +18,6 @@ from berth.dialects.vitistack.metallb import MetalLb
 from berth.dialects.vitistack.pools import Pools
 from berth.dialects.vitistack.record_store import Records
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.remembered import Remembered
 from berth.dialects.vitistack.secrets import Vault
 from berth.dialects.vitistack.service_annotations import Families, Wish
 from berth.dialects.vitistack.services import Neighbours
@@ -38,10 +39,11 @@ ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 class Whereabouts:
     """Who a Service is to the IPAM-API: its name, and the UIDs of its namespace and of `kube-system`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, tasks: Tasks) -> None:
         self._client = client
+        self._tasks = tasks
         self._cluster_id = ""
-        self._namespaces: dict[str, Remembered[Object]] = {}
+        self._namespaces: dict[str, SharedRead[Object]] = {}
 
     async def identity(self, namespace: str, name: str) -> Identity:
         return (await self._found(namespace, name))[0]
@@ -65,7 +67,7 @@ class Whereabouts:
         if namespace not in self._namespaces:
             if len(self._namespaces) >= REMEMBERED:
                 self._namespaces.clear()
-            self._namespaces[namespace] = Remembered(lambda: self._read(namespace))
+            self._namespaces[namespace] = SharedRead(lambda: self._read(namespace), self._tasks)
         return await self._namespaces[namespace].get() or {}
 
     async def _read(self, namespace: str) -> Object:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from berth.control.review import cut
 from berth.dialects.vitistack import kinds, service_annotations
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.service_annotations import Families
@@ -102,7 +103,9 @@ def _with_wanted_address(service: Object) -> Object:
         meta.annotations(service).get(kinds.ADDRESSES, ""), name
     )
     if by_annotation and not set(by_field) <= set(by_annotation):
-        raise No(f".spec.loadBalancerIP {asked} and annotation {kinds.ADDRESSES} of Service {name} differ")
+        raise No(
+            f".spec.loadBalancerIP {cut(asked)} and annotation {kinds.ADDRESSES} of Service {name} differ"
+        )
     spec = {key: value for key, value in service["spec"].items() if key != "loadBalancerIP"}
     changes = {} if by_annotation else {kinds.ADDRESSES: asked}
     return meta.with_annotations({**service, "spec": spec}, changes)
@@ -169,9 +172,9 @@ def with_families(service: Object, families: Families, *, creating: bool) -> Obj
     present = spec.get("ipFamilies") or []
     if families is not Families.DUAL and present and STACKS.get(present[0]) is not families:
         raise No(
-            f".spec.ipFamilies of Service {service['metadata'].get('name', '')} starts with {present[0]}, "
-            f"and annotation {kinds.FAMILY} says {families}: the first family of a Service cannot be "
-            f"changed; {'leave one of them out' if creating else 'make a new Service'}"
+            f".spec.ipFamilies of Service {service['metadata'].get('name', '')} starts with "
+            f"{cut(str(present[0]))}, and annotation {kinds.FAMILY} says {families}: the first family of a "
+            f"Service cannot be changed; {'leave one of them out' if creating else 'make a new Service'}"
         )
     if creating and families is Families.IPV6 and not present:
         spec["ipFamilies"] = ["IPv6"]

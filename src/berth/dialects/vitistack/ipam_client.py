@@ -15,8 +15,8 @@ from berth.dialects.vitistack.service_annotations import Terms, Wish, host
 from berth.errors import ApiDown, ApiError, ApiRefused, InvalidText
 from berth.leasing.holders import Identity
 from berth.net import Address, Family, parse_address
+from berth.net.host import canonical
 from berth.secret import Secret
-from berth.store.hosts import canonical
 
 GIVEN = 4096  # addresses to remember
 NOT_HOLDER = "service does not exist"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from berth import log
-from berth.control.cache import Cache
 from berth.control.events import Recorder
+from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.vitistack import defaults, kinds, service_annotations
 from berth.dialects.vitistack.confirm import Holding
@@ -21,31 +22,31 @@ from berth.kube import meta, patch
 from berth.kube.meta import Ref
 
 Object = dict[str, Any]
-FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
 REFUSED_SECONDS = 60.0
 
 _log = log.get("ipam-operator")
 
 
 class ServiceLife:
-    def __init__(self, parts: Parts, services: Cache, events: Recorder, restraint: Restraint) -> None:
+    def __init__(self, parts: Parts, services: Informer, events: Recorder, restraint: Restraint) -> None:
         self._parts = parts
-        self._services = services
+        self._kept = services
+        self._services = services.cache
         self._events = events
         self._mutation = Mutation(parts)
         self.holding = Holding(parts, events)
         self._releasing = Releasing(parts, self.holding, services, events, restraint)
-        self._failures: dict[Ref, int] = {}
 
     async def reconcile(self, ref: Ref) -> Outcome:
         try:
             wait = await self._pass(ref)
         except ApiError as error:
-            return self._later(ref, error)
+            reason = "AddressRefused" if self._services.get(ref.namespace, ref.name) else "ReleasePending"
+            self._warn(ref, reason, self._parts.registrar.said(error))
+            raise
         except No as no:
             self._warn(ref, "AddressRefused", no.message)
             return After(REFUSED_SECONDS)
-        self._failures.pop(ref, None)
         return After(wait) if wait > 0 else DONE
 
     async def _pass(self, ref: Ref) -> float:
@@ -104,18 +105,8 @@ class ServiceLife:
 
     async def _patch(self, live: Object, changes: Object) -> None:
         changes.setdefault("metadata", {})["uid"] = meta.uid(live)
-        name, namespace = live["metadata"]["name"], live["metadata"]["namespace"]
-        try:
-            self._services.observe(await self._parts.client.patch(kinds.SERVICE, name, changes, namespace))
-        except NotFound:
-            return
-
-    def _later(self, ref: Ref, error: ApiError) -> After:
-        failures = self._failures.get(ref, 0)
-        self._failures[ref] = failures + 1
-        reason = "AddressRefused" if self._services.get(ref.namespace, ref.name) else "ReleasePending"
-        self._warn(ref, reason, self._parts.registrar.said(error))
-        return After(min(MOST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures, 16)))
+        with suppress(NotFound):
+            await self._kept.patch(live, changes)
 
     def _warn(self, ref: Ref, reason: str, text: str) -> None:
         live = self._services.get(ref.namespace, ref.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from berth.control.review import Answer, denied
+from berth.control.review import Answer, cut, denied
 from berth.errors import ApiDown, ApiError, KubeError, StatusError
 from berth.net import Family
 
@@ -15,6 +15,7 @@ ZONE_KEPT = "change of zone is prohibited while keeping old addresses"
 NO_URL = "environment variable for IPAM-API IPAM_API_URL was not found"
 SECRET_LENGTH = "secret must have 8 to 64 characters"
 SHARED = "Could not register address: multiple services registered. unable to change secret"
+LONGEST_PASSED_ON = 1000  # characters of what the API server says
 
 
 class No(Exception):
@@ -31,9 +32,10 @@ class No(Exception):
 
 
 def said_by_server(error: KubeError) -> No:
-    """The API server's own answer, passed through."""
+    """The API server's own answer, passed through; of one that repeats all it was sent, the beginning."""
     if isinstance(error, StatusError):
-        return No(error.message, code=error.code, reason=error.status_reason or error.reason)
+        message = error.message if len(error.message) <= LONGEST_PASSED_ON else cut(error.message)
+        return No(message, code=error.code, reason=error.status_reason or error.reason)
     return No(f"the API server gave no answer: {error}", code=503, reason="ServiceUnavailable")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from berth.control.batching import Tasks
+from berth.control.shared_read import SharedRead
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.remembered import Remembered
 from berth.kube import meta
 from berth.kube.client import Client
 
@@ -13,11 +14,11 @@ Object = dict[str, Any]
 
 
 class MetalLb:
-    def __init__(self, client: Client, namespace: str, selectors: tuple[str, ...]) -> None:
+    def __init__(self, client: Client, namespace: str, selectors: tuple[str, ...], tasks: Tasks) -> None:
         self._client = client
         self._namespace = namespace
         self._selectors = selectors
-        self._ready = Remembered(self._look)  # a yes only
+        self._ready = SharedRead(self._look, tasks)  # a yes only
 
     async def is_up(self) -> bool:
         return not self._namespace or bool(await self._ready.get())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from berth.dialects.cel import BEFORE, HOST, HOSTS, NUMBER, SAID, Object, listed, matching, pattern, text
+from berth.dialects.cel import BEFORE, HOST, HOSTS, NUMBER, SAID, Object, cut, listed, matching, pattern, text
 from berth.dialects.vitistack import admit, kinds, messages
 from berth.dialects.vitistack.service_annotations import FALSE, MOST_DAYS, TRUE, Families
 from berth.dialects.vitistack.settings import VitistackSettings
@@ -78,7 +78,7 @@ def _days(condition: str, told: str) -> Object:
 
 def _family_told() -> str:
     before, _, after = messages.unknown_family("\0").partition("\0")
-    return f"{text(before)} + variables.said[{text(kinds.FAMILY)}] + {text(after)}"
+    return f"{text(before)} + {cut(f'variables.said[{text(kinds.FAMILY)}]')} + {text(after)}"
 
 
 def _about(which: str) -> str:
@@ -88,7 +88,7 @@ def _about(which: str) -> str:
         return _sentence(before, "object.metadata.name", after)
     before, _, after = messages.invalid_address("\0", "").partition("\0")
     parts = f"variables.said[{text(kinds.ADDRESSES)}].split(',')"
-    wrong = f"{parts}.filter(part, !part.matches({pattern(f'^{HOST}$')}))[0].trim()"
+    wrong = cut(f"{parts}.filter(part, !part.matches({pattern(f'^{HOST}$')}))[0].trim()")
     return _sentence(before, "object.metadata.name", f"{after}") + f" + {wrong}"
 
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from berth.control.batching import LoadGauge
 from berth.control.informers import Informer, WatchSpec
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.entries import Coverage, Entries, texts
 from berth.errors import AlreadyExists, Conflict, NotFound
 from berth.kube import meta
-from berth.kube.client import Client
 from berth.net import Address
 
 Object = dict[str, Any]
@@ -33,9 +32,8 @@ def watched(namespace: str) -> WatchSpec:
 
 
 class Pools:
-    def __init__(self, client: Client, kept: Informer | None, namespace: str, crowd: Crowd) -> None:
-        self._client = client
-        self._crowd = crowd
+    def __init__(self, kept: Informer | None, namespace: str, load: LoadGauge) -> None:
+        self._load = load
         self._kept = kept  # None: there is no MetalLB here
         self._namespace = namespace
         self._locks: dict[str, asyncio.Lock] = {}
@@ -53,7 +51,7 @@ class Pools:
             async with self._lock(zone):
                 if not self.missing(zone, missing):
                     return  # whoever held the lock before us has written ours with theirs
-                await self._crowd.gather(GATHER_SECONDS)
+                await self._load.gather(GATHER_SECONDS)
                 wanted = self._wanted.pop(zone, set())
                 if still := self.missing(zone, wanted | missing):
                     await self._change(zone, lambda entries: entries.plus(still))
@@ -111,18 +109,11 @@ class Pools:
             with suppress(Conflict, AlreadyExists, NotFound):
                 await self._change_once(zone, pool, change)
                 return
-            pool = await self._find(zone)
+            pool = await self._kept.fetch(self._namespace, zone)
         await self._change_once(zone, pool, change)
 
-    async def _find(self, zone: str) -> Object | None:
-        try:
-            pool = await self._client.get(kinds.POOL, zone, self._namespace)
-        except NotFound:
-            return None
-        self._observe(pool)
-        return pool
-
     async def _change_once(self, zone: str, pool: Object | None, change: Change) -> None:
+        assert self._kept is not None
         before = Entries.of(pool) if pool is not None else Entries()
         after = change(before)
         if pool is not None and not after.texts and meta.annotations(pool).get(kinds.MADE_BY) != OURS:
@@ -130,25 +121,15 @@ class Pools:
         if after == before:
             return
         if pool is None:
-            self._observe(await self._client.create(kinds.POOL, self._fresh(zone, after)))
+            await self._kept.create(self._fresh(zone, after))
         elif after.texts:
             about: Object = {"resourceVersion": meta.resource_version(pool)}
             if after.annotation != meta.annotations(pool).get(kinds.MERGED):
                 about["annotations"] = {kinds.MERGED: after.annotation}
             body = {"metadata": about, "spec": {"addresses": after.texts}}
-            self._observe(await self._client.patch(kinds.POOL, zone, body, self._namespace))
+            await self._kept.patch(pool, body)
         else:
-            await self._delete(zone, pool)
-
-    async def _delete(self, zone: str, pool: Object) -> None:
-        version = meta.resource_version(pool)
-        await self._client.delete(kinds.POOL, zone, self._namespace, resource_version=version)
-        assert self._kept is not None
-        self._kept.cache.bury(pool)
-
-    def _observe(self, pool: Object) -> None:
-        assert self._kept is not None
-        self._kept.cache.observe(pool)
+            await self._kept.delete(pool)
 
     def _fresh(self, zone: str, entries: Entries) -> Object:
         merged = {kinds.MERGED: entries.annotation} if entries.annotation else {}

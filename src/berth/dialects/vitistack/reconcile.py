@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+from berth.backoff import Backoff
 from berth.central.client import Access, ApiClient, TokenFile, trusting
 from berth.control.admission import Handler
+from berth.control.batching import LoadGauge, Tasks
 from berth.control.controller import Controller
 from berth.control.informers import Informer, WatchSpec
 from berth.dialects.claim_counts import Tally
@@ -23,7 +26,6 @@ from berth.dialects.vitistack import admit, entries, kinds, pools, record_store,
 from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.context import Parts, Whereabouts
-from berth.dialects.vitistack.crowd import Crowd
 from berth.dialects.vitistack.heartbeat import Inventories
 from berth.dialects.vitistack.ipam_client import Registrar
 from berth.dialects.vitistack.life import ServiceLife
@@ -38,6 +40,7 @@ from berth.dialects.vitistack.services import Neighbours
 from berth.dialects.vitistack.settings import VitistackSettings
 from berth.dialects.vitistack.stored import Stored
 from berth.dialects.vitistack.validate import Validation
+from berth.dialects.wiring import Listeners
 from berth.errors import UserError
 from berth.kube import meta
 from berth.kube.client import Client
@@ -45,6 +48,7 @@ from berth.kube.meta import Ref
 from berth.net import Address
 
 Object = dict[str, Any]
+BACKOFF = Backoff(most_seconds=30.0)  # an IPAM-API that is back serves everybody soon
 FEW = 256  # addresses that left a pool, looked up one by one
 
 
@@ -56,23 +60,27 @@ class _Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._settings = settings = kit.settings.of(VitistackSettings)
-        self._started = False  # until the caches are filled, and unless we lead
-        self._services = kit.keep(WatchSpec((kinds.SERVICE,)))
-        self._record_kept = kit.keep(records.watched(settings.namespace))
+        self._listeners = Listeners()
+        self._services = kit.watch(WatchSpec((kinds.SERVICE,)))
+        self._record_kept = kit.watch(records.watched(settings.namespace))
         self._filed = Filed(self._record_kept.cache)
         self._pool_kept = self._keep_pools(kit)
         self._neighbours = Neighbours(self._services.cache, self._filed, settings.classes, settings.excluded)
-        self._crowd = Crowd()
+        self._load, self._tasks = LoadGauge(), Tasks()
         self._api = ApiClient(_access(settings))
-        self._registrar = Registrar(Calls(self._api, kit.metrics, self._crowd), settings.api_url)
+        self._registrar = Registrar(Calls(self._api, kit.metrics, self._load, self._tasks), settings.api_url)
         self._leading = parts = self._parts(kit.client)
         self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
         self._inventories.thawed = self._thawed
         brake = Brake(parts, self._filed, kit.events, kit.metrics)
-        self._life = ServiceLife(parts, self._services.cache, kit.events, Restraint(self._inventories, brake))
+        self._life = ServiceLife(parts, self._services, kit.events, Restraint(self._inventories, brake))
         brake.watch(self._record_kept.cache, self._life.holding.has_met)
         self._controller = Controller(
-            "vitistack.service", self._life.reconcile, kit.metrics, at_once=kit.settings.at_once
+            "vitistack.service",
+            self._life.reconcile,
+            kit.metrics,
+            at_once=kit.settings.at_once,
+            backoff=BACKOFF,
         )
         self._listen()
 
@@ -82,27 +90,33 @@ class _Wiring:
             adopt=self._adopt,
             routes=self._routes(),
             tasks=(self._resync, self._inventories.run),
-            around=self._api,
+            around=self._around(),
         )
+
+    @asynccontextmanager
+    async def _around(self) -> AsyncIterator[None]:
+        async with self._api, self._tasks:
+            yield
 
     def _keep_pools(self, kit: Dependencies) -> Informer | None:
         namespace = self._settings.metallb_namespace
-        return kit.keep(pools.watched(namespace)) if namespace else None
+        return kit.watch(pools.watched(namespace)) if namespace else None
 
     def _parts(self, client: Client) -> Parts:
         """One set for the webhooks of every replica, one for the leader's controller."""
         settings = self._settings
-        cabinet = Cabinet(self._record_kept.cache, self._filed, self._kit.metrics, self._crowd)
+        pool_kept = self._pool_kept.through(client) if self._pool_kept is not None else None
+        cabinet = Cabinet(self._filed, self._kit.metrics, self._load, self._tasks)
         return Parts(
             client=client,
             settings=settings,
-            vault=Vault(client, settings.namespace, self._depends_on_default),
-            records=Records(client, settings.namespace, cabinet),
+            vault=Vault(client, settings.namespace, self._depends_on_default, self._tasks),
+            records=Records(self._record_kept.through(client), settings.namespace, cabinet),
             registrar=self._registrar,
-            pools=Pools(client, self._pool_kept, settings.metallb_namespace, self._crowd),
-            metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels),
+            pools=Pools(pool_kept, settings.metallb_namespace, self._load),
+            metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels, self._tasks),
             neighbours=self._neighbours,
-            places=Whereabouts(client),
+            places=Whereabouts(client, self._tasks),
             stored=Stored(client, self._services.cache, self._filed, settings.pending_seconds),
             metrics=self._kit.metrics,
         )
@@ -114,7 +128,7 @@ class _Wiring:
 
     def _routes(self) -> Mapping[str, Handler]:
         kit, parts = self._kit, self._parts(self._kit.free)
-        frame = admit.Frame(self._ready, kit, self._crowd, parts.stored)
+        frame = admit.Frame(self._ready, kit, self._load, parts.stored)
         return {
             kinds.MUTATE_PATH: frame.around(Mutation(parts).review),
             kinds.VALIDATE_PATH: frame.around(Validation(parts).review),
@@ -129,13 +143,13 @@ class _Wiring:
 
     def _listen(self) -> None:
         self._services.cache.listen(Tally(self._kit.metrics, "vitistack").listener(self._neighbours.state))
-        self._services.cache.listen(self._service_changed)
-        self._record_kept.cache.listen(self._record_changed)
+        self._listeners.on(self._services.cache, self._service_changed)
+        self._listeners.on(self._record_kept.cache, self._record_changed)
         if self._pool_kept is not None:
-            self._pool_kept.cache.listen(self._pool_changed)
+            self._listeners.on(self._pool_kept.cache, self._pool_changed)
 
     def _adopt(self) -> None:
-        self._started = True
+        self._listeners.start()
         self._life.holding.again()
         self._everything()
 
@@ -161,15 +175,13 @@ class _Wiring:
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         either = [one for one in (old, new) if one is not None]
-        if not self._started or not either:
-            return
         ref = meta.ref(either[0])
         recorded = bool(self._filed.of_service(ref.namespace, ref.name))
         if recorded or any(self._neighbours.is_served(one) for one in either):
             self._controller.add(ref)
 
     def _record_changed(self, old: Object | None, new: Object | None) -> None:
-        for record in record_store.differences(old, new) if self._started else ():
+        for record in record_store.differences(old, new):
             ref = _service_of(record)
             live = self._services.cache.get(ref.namespace, ref.name)
             if record.address in self._neighbours.addresses_of(live):
@@ -179,7 +191,7 @@ class _Wiring:
                 self._controller.add(ref, max(0.0, record.until - time.time()) + 0.1)
 
     def _pool_changed(self, old: Object | None, new: Object | None) -> None:
-        if not self._started or old is None:
+        if old is None:
             return
         lost = entries.lost(old, new)
         if lost.count > FEW:

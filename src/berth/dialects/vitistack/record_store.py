@@ -7,27 +7,26 @@ itself, on condition that it still reads as it did.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from berth.control.batching import Batcher, LoadGauge, Tasks
 from berth.control.cache import Cache
-from berth.dialects.vitistack import kinds, records
-from berth.dialects.vitistack.crowd import Crowd
+from berth.control.informers import Informer
+from berth.dialects.vitistack import records
 from berth.dialects.vitistack.records import Record
 from berth.errors import Conflict, Invalid, KubeError, NotFound, StatusError
-from berth.kube import meta
-from berth.kube.client import Client, PatchKind
+from berth.kube.client import PatchKind
 from berth.metrics import Metrics
 from berth.net import Address
 
 Object = dict[str, Any]
-Change = tuple[list[Object], "asyncio.Future[None]"]  # JSON patch steps, and who waits for them
 TRIES = 5
-GATHER_SECONDS = 0.04  # in a crowd
+GATHER_SECONDS = 0.04  # under load
 TOGETHER, TOGETHER_BYTES = 100, 512 * 1024  # usually about 50 kB; a ConfigMap may have 1 MiB
 TOO_LARGE = 413
 
@@ -119,33 +118,30 @@ def _is_too_much(error: BaseException) -> bool:
     return False
 
 
-def _fail(done: asyncio.Future[None], error: Exception) -> None:
-    if not done.done():
-        done.set_exception(error)
-
-
 @dataclass(frozen=True, slots=True)
 class Cabinet:
     """What webhooks and controller share of the records."""
 
-    cache: Cache
     filed: Filed
     metrics: Metrics
-    crowd: Crowd
+    load: LoadGauge
+    tasks: Tasks
 
 
 class Records:
-    def __init__(self, client: Client, namespace: str, cabinet: Cabinet) -> None:
-        self._client = client
+    def __init__(self, kept: Informer, namespace: str, cabinet: Cabinet) -> None:
+        self._kept = kept
         self._namespace = namespace
-        self._cache = cabinet.cache
         self._filed = filed = cabinet.filed
         self._metrics = cabinet.metrics
-        self._crowd = cabinet.crowd
-        self._waiting: list[tuple[Record, asyncio.Future[None]]] = []
-        self._changes: dict[str, list[Change]] = {}
-        self._changing: dict[str, asyncio.Task[None]] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self._tasks = cabinet.tasks
+        self._new: Batcher[Record, None] = Batcher(
+            self._create,
+            cabinet.tasks,
+            fitting=_fitting,
+            gather=partial(cabinet.load.gather, GATHER_SECONDS),
+        )
+        self._changes: dict[str, Batcher[list[Object], None]] = {}  # by place
         self.seen, self.of_service, self.of_address = filed.seen, filed.of_service, filed.of_address
 
     async def put(self, record: Record) -> Record | None:
@@ -153,7 +149,7 @@ class Records:
         for _ in range(TRIES):
             before = self._filed.seen(record.name)
             if before is None:
-                await self._add(record)
+                await self._new.ask(record)
                 return None
             try:
                 await self._change(before, record.written())
@@ -175,12 +171,7 @@ class Records:
 
     async def look(self, record: Record) -> Record | None:
         """As it is stored now."""
-        lying = self._cache.get(self._namespace, record.place)
-        try:
-            self._cache.observe(await self._client.get(kinds.CONFIG_MAP, record.place, self._namespace))
-        except NotFound:
-            if lying is not None:
-                self._cache.bury(lying)
+        await self._kept.fetch(self._namespace, record.place)
         return self._filed.seen(record.name)
 
     # What is there
@@ -190,7 +181,7 @@ class Records:
         if text == record.text:
             return
         try:
-            await self._queue(record, text)
+            await self._changed_in(record.place).ask(_steps(record, text))
         except Conflict:
             # An answer may have been lost, and this been the second try of what was done already.
             await self.look(record)
@@ -198,96 +189,55 @@ class Records:
             if (now.text if now is not None else None) != text:
                 raise
 
-    async def _queue(self, record: Record, text: str | None) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._changes.setdefault(record.place, [])
-        waiting.append((_steps(record, text), done))
-        if len(waiting) == 1 and record.place not in self._changing:
-            self._changing[record.place] = asyncio.create_task(self._change_all(record.place))
-        await done
-
-    async def _change_all(self, place: str) -> None:
+    def _changed_in(self, place: str) -> Batcher[list[Object], None]:
         """Changes in one place go together or one after another, so as not to be in each other's way."""
-        try:
-            while group := self._changes.pop(place, None):
-                await self._change_together(place, group)
-        finally:
-            del self._changing[place]
+        if place not in self._changes:
+            self._changes[place] = Batcher(
+                partial(self._change_together, place),
+                self._tasks,
+                fitting=lambda waiting: sum(1 for _ in waiting),
+                idle=lambda: self._changes.pop(place, None),
+            )
+        return self._changes[place]
 
-    async def _change_together(self, place: str, group: list[Change]) -> None:
+    async def _change_together(self, place: str, group: list[list[Object]]) -> list[Exception | None]:
         try:
-            await self._patch(place, [step for steps, _ in group for step in steps])
+            await self._patch(place, [step for steps in group for step in steps])
         except Exception as error:
             if len(group) == 1:
-                _fail(group[0][1], error)
-                return
-            for one in group:  # one of them does not fit: each by itself
-                await self._change_together(place, [one])
-            return
-        for _, done in group:
-            if not done.done():
-                done.set_result(None)
+                return [error]
+            # One of them does not fit: each by itself.
+            return [answer for steps in group for answer in await self._change_together(place, [steps])]
+        return [None] * len(group)
 
     async def _patch(self, place: str, steps: list[Object]) -> None:
         self._metrics.record_written("change")
-        answer = await self._client.patch(
-            kinds.CONFIG_MAP, place, steps, self._namespace, kind=PatchKind.JSON
-        )
-        self._cache.observe(answer)
+        unseen = {"metadata": {"namespace": self._namespace, "name": place}}
+        lying = self._kept.cache.get(self._namespace, place) or unseen
+        answer = await self._kept.patch(lying, steps, kind=PatchKind.JSON)
         if not answer.get("data"):
             await self._clear(answer)
 
     async def tidy(self) -> None:
         """Takes away what was emptied and is still there, for whatever reason; nothing is added to it."""
-        for lying in self._cache:
+        for lying in self._kept.cache:
             if not lying.get("data"):
                 await self._clear(lying)
 
     async def _clear(self, lying: Object) -> None:
-        name, version = lying["metadata"]["name"], meta.resource_version(lying)
         with suppress(KubeError):
-            await self._client.delete(kinds.CONFIG_MAP, name, self._namespace, resource_version=version)
-            self._cache.bury(lying)
+            await self._kept.delete(lying)
 
     # New ones
 
-    async def _add(self, record: Record) -> None:
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((record, written))
-        if self._writing is None or self._writing.done():
-            # A task of its own: whoever gives up waiting takes nobody else's record along.
-            self._writing = asyncio.create_task(self._write_all())
-        await written
-
-    async def _write_all(self) -> None:
-        while self._waiting:
-            await self._crowd.gather(GATHER_SECONDS, len(self._waiting))
-            many = _fitting(record for record, _ in self._waiting)
-            group, self._waiting = self._waiting[:many], self._waiting[many:]
-            # Given up before its turn came: nothing was asked for in its name yet.
-            group = [(record, written) for record, written in group if not written.done()]
-            if group:
-                await self._write(group)
-
-    async def _write(self, group: list[tuple[Record, asyncio.Future[None]]]) -> None:
+    async def _create(self, group: list[Record]) -> list[Exception | None]:
         name = f"records-{secrets.token_hex(8)}"
-        body = records.body(name, self._namespace, (record for record, _ in group))
         try:
             self._metrics.record_written("create", len(group))
-            self._cache.observe(await self._client.create(kinds.CONFIG_MAP, body))
-        except BaseException as error:
+            await self._kept.create(records.body(name, self._namespace, group))
+        except Exception as error:
             if len(group) > 1 and _is_too_much(error):
-                for one in group:  # nobody is refused for what another one wrote
-                    await self._write([one])
-                return
-            for _, written in group:
-                if isinstance(error, Exception) and not written.done():
-                    written.set_exception(error)
-                else:
-                    written.cancel()
-            if not isinstance(error, Exception):
-                raise
-            return
-        for _, written in group:
-            if not written.done():
-                written.set_result(None)
+                # Nobody is refused for what another one wrote.
+                return [answer for one in group for answer in await self._create([one])]
+            return [error] * len(group)
+        return [None] * len(group)

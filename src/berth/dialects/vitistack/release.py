@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from berth import log
-from berth.control.cache import Cache
 from berth.control.events import Recorder
-from berth.dialects.vitistack import kinds
+from berth.control.informers import Informer
 from berth.dialects.vitistack.brake import Brake
 from berth.dialects.vitistack.confirm import Holding
 from berth.dialects.vitistack.context import Parts
 from berth.dialects.vitistack.heartbeat import Inventories
 from berth.dialects.vitistack.records import DAY_SECONDS, Record
 from berth.dialects.vitistack.service_annotations import Terms, host
-from berth.errors import KubeError, NotFound
+from berth.errors import KubeError
 from berth.kube import meta
 from berth.secret import Secret
 
@@ -42,7 +41,7 @@ class Restraint:
 
 class Releasing:
     def __init__(
-        self, parts: Parts, holding: Holding, services: Cache, events: Recorder, restraint: Restraint
+        self, parts: Parts, holding: Holding, services: Informer, events: Recorder, restraint: Restraint
     ) -> None:
         self._parts = parts
         self._restraint = restraint
@@ -84,11 +83,9 @@ class Releasing:
 
     async def _is_listed(self, record: Record) -> bool:
         """By the Service as it is stored now."""
-        try:
-            live = await self._parts.client.get(kinds.SERVICE, record.who.service_name, record.namespace)
-        except NotFound:
+        live = await self._services.fetch(record.namespace, record.who.service_name)
+        if live is None:
             return False
-        self._services.observe(live)
         return record.uid in ("", meta.uid(live)) and record.address in self._parts.neighbours.addresses_of(
             live
         )

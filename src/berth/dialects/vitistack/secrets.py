@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth import log
+from berth.control.batching import Tasks
+from berth.control.shared_read import SharedRead
 from berth.dialects.vitistack import kinds, messages
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.remembered import Remembered
 from berth.errors import AlreadyExists, Conflict, KubeError, NotFound
 from berth.kube import meta
 from berth.kube.client import Client
@@ -52,11 +53,11 @@ class Copy:
 
 
 class Vault:
-    def __init__(self, client: Client, namespace: str, depends: Callable[[], bool]) -> None:
+    def __init__(self, client: Client, namespace: str, depends: Callable[[], bool], tasks: Tasks) -> None:
         self._client = client
         self._namespace = namespace
         self._depends = depends  # whether anything registered needs the default secret that was
-        self._seen = Remembered(self._read_default)
+        self._seen = SharedRead(self._read_default, tasks)
 
     async def named(self, name: str, namespace: str) -> Secret:
         """What an annotation's word stands for; the default one is made if nobody had one yet."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 from berth.dialects.vitistack import kinds, messages
 from berth.dialects.vitistack.messages import No
 from berth.net import Address, Family, parse_address
-from berth.store.hosts import canonical
+from berth.net.host import canonical
 
 TRUE = frozenset(("1", "t", "T", "true", "True", "TRUE"))
 FALSE = frozenset(("0", "f", "F", "false", "False", "FALSE"))

@@ -19,7 +19,7 @@ Guard = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """Where to connect; `name` is what the server's certificate must say."""
 
     host: str
@@ -27,12 +27,12 @@ class Place:
     name: str
 
 
-class Pool:
+class ConnectionPool:
     """The connections to one place. The last one used is the next one used, so the others can grow old and
     go.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerAddress) -> None:
         self._place = place
         self._idle: list[tuple[ssl.SSLContext | None, Connection]] = []
         self._open: set[Connection] = set()

@@ -38,7 +38,7 @@ class Pem:
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class ServerTrust:
     """How the server proves itself: our CA, the system's when there is none, or not at all."""
 
     ca: Pem = field(default_factory=Pem)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from berth.errors import Unreachable
-from berth.kube.auth import Access, Credentials
-from berth.kube.http.pool import Guard, Place, Pool
+from berth.kube.auth import Credentials, RequestAuth
+from berth.kube.http.pool import ConnectionPool, Guard, ServerAddress
 from berth.kube.http.wire import Malformed
 
 JSON = "application/json"
@@ -41,7 +41,7 @@ class Request:
         return self.method in ("GET", "HEAD")
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     body: bytes
     headers: Mapping[str, str]
@@ -65,7 +65,7 @@ class Transport:
         host = url.hostname or ""
         port = url.port or (443 if url.scheme == "https" else 80)
         self._prefix = url.path
-        self._pool = Pool(Place(host, port, credentials.server_name or host))
+        self._pool = ConnectionPool(ServerAddress(host, port, credentials.server_name or host))
         self._common = (
             f" HTTP/1.1\r\nHost: {url.netloc.rpartition('@')[2]}\r\nUser-Agent: {user_agent}\r\n"
             f"Accept: {JSON}\r\nAccept-Encoding: identity\r\n"
@@ -74,7 +74,7 @@ class Transport:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def send(self, request: Request, access: Access, guard: Guard) -> Answer:
+    async def send(self, request: Request, access: RequestAuth, guard: Guard) -> Response:
         """One exchange, body read whole; the guard has the last word before anything is sent."""
         message = self._message(request, access)
         try:
@@ -83,10 +83,12 @@ class Transport:
             )
         except FAILURES as error:
             raise self._unreachable(request, error) from error
-        return Answer(reading.status, b"".join(reading.parts), reading.headers)
+        return Response(reading.status, b"".join(reading.parts), reading.headers)
 
     @asynccontextmanager
-    async def stream(self, request: Request, access: Access, silence_seconds: float) -> AsyncIterator[Stream]:
+    async def stream(
+        self, request: Request, access: RequestAuth, silence_seconds: float
+    ) -> AsyncIterator[Stream]:
         """An exchange whose body has no end, on a connection of its own; only silence is timed."""
         try:
             connection = await self._pool.connect(access.tls)
@@ -97,7 +99,7 @@ class Transport:
                 self._pool.suspect()
             raise self._unreachable(request, error) from error
 
-    def _message(self, request: Request, access: Access) -> bytes:
+    def _message(self, request: Request, access: RequestAuth) -> bytes:
         head = f"{request.method} {_clean(self._prefix + request.path)}{self._common}"
         if access.authorization:
             head += f"Authorization: {_clean(access.authorization)}\r\n"

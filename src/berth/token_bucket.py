@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 
 class Bucket:
-    def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
+    __slots__ = ("_burst", "_clock", "_counted_at", "_per_second", "_tokens")
+
+    def __init__(self, per_second: float, burst: float, clock: Callable[[], float]) -> None:
         self._per_second = per_second
         self._burst = float(burst)
         self._clock = clock
@@ -20,6 +22,11 @@ class Bucket:
             return False
         self._tokens -= 1.0
         return True
+
+    def charge(self, tokens: float, debt_seconds: float) -> None:
+        """Take so many afterwards, for what turned out to be dear: the next ones wait, at most so long."""
+        self._fill()
+        self._tokens = max(self._tokens - tokens, -debt_seconds * self._per_second)
 
     def seconds_to_next(self) -> float:
         self._fill()

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from berth.control.cache import Cache
 from berth.control.events import Recorder
+from berth.control.informers import Informer, WatchSpec
 from berth.control.outcome import After
+from berth.dialects.claim import Ask, ClaimHandler, ClaimKind, ClaimReconciler, Plan, Refused, Serve
 from berth.dialects.pool import Desk
-from berth.dialects.several import Several, SeveralBook, SeveralLife
 from berth.kube.client import Client
 from berth.kube.meta import Object, Ref
 from berth.kube.resource import Resource
@@ -31,7 +32,9 @@ class Server:
     async def patch(self, resource: Resource, name: str, body: Any, *more: Any, **options: Any) -> Object:
         self.writes.append(options.get("subresource") or "finalizers")
         self.meanwhile()
-        return {"kind": "Service", "metadata": {"name": name, "namespace": "default", "uid": "u"}}
+        held = ["example.org/held"]
+        about = {"name": name, "namespace": "default", "uid": "u", "finalizers": held}
+        return {"kind": "Service", "metadata": about}
 
 
 class Events:
@@ -41,57 +44,54 @@ class Events:
 class Book:
     """A Service that has an address which it may not have any more."""
 
-    dialect = "vip"
-    announces = True
-    finalizer = "example.org/held"
-    guard_status = False
-    failed = "failed"
-    resource = Resource("", "v1", "Service", "services")
+    kind = ClaimKind("vip", "example.org/held")
 
-    def __init__(self) -> None:
+    def __init__(self, server: Server) -> None:
         self.cache = Cache()
-        about = {"name": "s", "namespace": "default", "uid": "u", "finalizers": [self.finalizer]}
-        self.cache.observe({"kind": "Service", "metadata": about})
+        watched = WatchSpec((Resource("", "v1", "Service", "services"),))
+        self.informer = Informer(watched, self.cache, cast(Client, server))
+        about = {"name": "s", "namespace": "default", "uid": "u", "finalizers": [self.kind.finalizer]}
+        self.cache.put({"kind": "Service", "metadata": about})
         self.desk = Desk(Pool("pool", (parse_block("10.0.0.0/31").range,)), lambda ref: None)
         self.desk.adopt(TWO, "another")
         self.given_back: list[Block] = []
 
-    def stance(self, claim: Object) -> Several:
-        return Several(Claim("s", pin=TWO), (self.desk,))
-
-    async def learns(self, claim: Object) -> bool:
-        return False
+    async def plan(self, claim: Object) -> Plan:
+        return Serve((Ask(Claim("s", pin=TWO), (self.desk,)),))
 
     def holds(self, claim: Object) -> tuple[Block, ...]:
         return self.desk.space.leases_of("s")
 
-    async def settle(self, claim: Object, keep: tuple[Block, ...]) -> None:
+    async def trim(self, claim: Object, keep: tuple[Block, ...]) -> None:
         self.given_back += [block for block in self.holds(claim) if block not in keep]
 
-    def status(self, claim: Object, blocks: tuple[Block, ...], why: str) -> Object:
-        return {"why": why}
+    def status(self, claim: Object, got: Any, refused: Any) -> Object:
+        return {"why": refused[0].message}
 
-    def refused(self, serve: Any, refusal: Any) -> str:
-        return "taken"
+    def explain(self, claim: Object, ask: Ask, refusal: Any) -> Refused:
+        return Refused("failed", "taken", ask=ask)
 
 
-async def reconcile(book: Book, server: Server) -> object:
-    life = SeveralLife(cast(SeveralBook, book), cast(Client, server), cast(Recorder, Events()), Metrics())
-    return await life.reconcile(SERVICE)
+async def reconcile(book: Book) -> object:
+    handler, events = cast(ClaimHandler, book), cast(Recorder, Events())
+    claims = ClaimReconciler(handler, events, Metrics(), surplus=book)
+    return await claims.reconcile(SERVICE)
 
 
 async def test_what_it_had_goes_when_it_is_refused() -> None:
-    book, server = Book(), Server()
+    server = Server()
+    book = Book(server)
     book.desk.adopt(ONE, "s")
-    await reconcile(book, server)
+    await reconcile(book)
     assert book.given_back == [ONE]
     assert server.writes == ["status", "finalizers"]
 
 
 async def test_what_another_operator_took_for_it_meanwhile_stays() -> None:
     """I3: that one shows the address in a moment; its record and the finalizer must be there then."""
-    book, server = Book(), Server()
+    server = Server()
+    book = Book(server)
     server.meanwhile = lambda: book.desk.adopt(ONE, "s")
-    assert await reconcile(book, server) == After(0.0)
+    assert await reconcile(book) == After(0.0)
     assert book.given_back == []
     assert server.writes == ["status"]

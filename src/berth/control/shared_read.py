@@ -1,5 +1,5 @@
-"""An answer of the API server that holds for a moment. Many Services at once ask for it once: whoever comes
-while it is being read waits for that reading.
+"""An answer of the API server that holds for a moment. Many who ask at once cost one read: whoever comes
+while it is under way waits for it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from berth.control.batching import Tasks
+
 T = TypeVar("T")
 FRESH_SECONDS = 2.0
 
 
-class Remembered(Generic[T]):
+class SharedRead(Generic[T]):
     """`read` gives None for an answer that is not to be kept."""
 
-    def __init__(self, read: Callable[[], Awaitable[T | None]], seconds: float = FRESH_SECONDS) -> None:
+    def __init__(
+        self, read: Callable[[], Awaitable[T | None]], tasks: Tasks, seconds: float = FRESH_SECONDS
+    ) -> None:
         self._read = read
+        self._tasks = tasks
         self._seconds = seconds
         self._found: T | None = None
         self._until = float("-inf")
@@ -28,7 +33,7 @@ class Remembered(Generic[T]):
             return self._found
         if self._reading is None or self._reading.done():
             # A task of its own: whoever gives up waiting does not take the reading from the others.
-            self._reading = asyncio.create_task(self._look())
+            self._reading = self._tasks.start(self._look())
             self._reading.add_done_callback(_retrieved)
         return await asyncio.shield(self._reading)
 
