@@ -33,7 +33,7 @@ def test_no_code_outside_its_folder_names_a_dialect() -> None:
 
 
 def test_every_dialect_has_what_the_commands_reach_it_by() -> None:
-    files = ("__init__", "kinds", "reconcile", "settings", "view", "examples")
+    files = ("__init__", "kinds", "reconcile", "view", "examples")
     wanted = [SOURCE / "dialects" / name / f"{file}.py" for name in ALL_DIALECTS for file in files]
     assert [path for path in wanted if not path.is_file()] == []
 

@@ -59,9 +59,8 @@ def text(value: str) -> str:
 
 
 def cut(value: str) -> str:
-    """A text of the user's, no longer than what the webhooks repeat."""
-    short = f"text.size() > {LONGEST_ECHO} ? text.substring(0, {LONGEST_ECHO}) + '...' : text"
-    return f"[{value}].map(text, {short})[0]"
+    cut = f"text.size() > {LONGEST_ECHO} ? text.substring(0, {LONGEST_ECHO}) + '...' : text"
+    return f"[{value}].map(text, {cut})[0]"
 
 
 def pattern(value: str) -> str:

@@ -53,6 +53,11 @@ class DialectRuntime:
     around: AbstractAsyncContextManager[object] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NoSettings:
+    """Of a dialect that nothing is told."""
+
+
 class ClusterApiProvider(NamedTuple):
     """As clusterctl knows a dialect: its name there, and the namespace it is installed in."""
 
@@ -65,7 +70,7 @@ class Dialect(Protocol):
 
     name: str
     view: View
-    settings: type[Any]  # a dataclass of what it can be told, all of it with defaults
+    settings: type[Any] = NoSettings  # a dataclass of what it can be told, all of it with defaults
     examples: Examples = Examples()
     needs_api: bool = False  # the IPAM-API: such a dialect is served only where it is asked for
     own_class: str = ""  # the loadBalancerClass it serves where another dialect serves Services without one

@@ -59,7 +59,7 @@ class Question(NamedTuple):
         return self.obj.get("status") or {}
 
 
-async def _nothing(client: Client, settings: Settings) -> list[Any]:
+async def nothing(client: Client, settings: Settings) -> list[Any]:
     return []
 
 
@@ -67,17 +67,16 @@ async def _nothing(client: Client, settings: Settings) -> list[Any]:
 class View:
     """What a dialect shows of itself; without anything, nothing."""
 
-    # By the word of `berth explain`: the versions it may be served in.
+    # By the word of `berth explain`: the versions it may be served in; and kubectl's short names of those.
     kinds: Mapping[str, tuple[Resource, ...]] = field(default_factory=dict)
-    pools: Callable[[Client, Settings], Awaitable[list[PoolRow]]] = _nothing
-    leases: Callable[[Client, Settings], Awaitable[list[LeaseRow]]] = _nothing
-    findings: Callable[[Client, Settings], Awaitable[list[Finding]]] = _nothing
-    answer: Callable[[Question], str] = lambda question: NO_ANSWER  # what a claim has, or why it waits
-    # Whether a claim could be served from a pool.
-    considers: Callable[[PoolRow, Object, Settings], bool] = lambda pool, claim, settings: False
+    short: Mapping[str, str] = field(default_factory=dict)
+    pools: Callable[[Client, Settings], Awaitable[list[PoolRow]]] = nothing
+    leases: Callable[[Client, Settings], Awaitable[list[LeaseRow]]] = nothing
+    findings: Callable[[Client, Settings], Awaitable[list[Finding]]] = nothing
+    answer: Callable[[Question], str] = lambda asked: NO_ANSWER  # what a claim has, or why it waits
+    considers: Callable[[PoolRow, Object, Settings], bool] = lambda row, claim, settings: True
     named_pool: Callable[[Object], PoolRow | None] = lambda claim: None  # as if it were not there
     is_ours: Callable[[Object], bool] = lambda obj: False  # where another dialect serves the kind too
-    short: Mapping[str, str] = field(default_factory=dict)  # kubectl's short names of these words
 
 
 async def objects(client: Client, *versions: Resource, namespace: str = "") -> list[Object]:

@@ -10,14 +10,12 @@ from berth.dialects.kubipam import crds, reconcile
 from berth.dialects.kubipam.examples import EXAMPLES
 from berth.dialects.kubipam.kinds import GROUP
 from berth.dialects.kubipam.orphans import AuditSettings
-from berth.dialects.kubipam.settings import KubipamSettings
 from berth.dialects.kubipam.view import VIEW
 
 
 class Kubipam(Dialect):
     name = "kubipam"
     view = VIEW
-    settings = KubipamSettings
     examples = EXAMPLES
 
     def __init__(self, audit: AuditSettings | None = None) -> None:
