@@ -7,29 +7,6 @@ from collections import defaultdict
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "berth"
-STILL_DOUBLE = frozenset(
-    {
-        "Book",
-        "Case",
-        "Connection",
-        "Janitor",
-        "Lease",
-        "Leases",
-        "Ledger",
-        "Lost",
-        "No",
-        "OpenPool",
-        "Plan",
-        "Pools",
-        "ServiceLife",
-        "Tally",
-        "Target",
-        "There",
-        "Waiting",
-        "Wish",
-        "_Wiring",
-    }
-)
 
 
 def test_a_class_name_is_used_once_in_all_of_src() -> None:
@@ -38,5 +15,5 @@ def test_a_class_name_is_used_once_in_all_of_src() -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(str(file.relative_to(SOURCE)))
-    double = {name: files for name, files in found.items() if len(files) > 1 and name not in STILL_DOUBLE}
+    double = {name: files for name, files in found.items() if len(files) > 1}
     assert not double

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.support.central import CLUSTER, TOKEN, World
 
-from berth.central.client import Access, ApiClient, Ask, TokenFile
+from berth.central.client import Access, AddressCall, ApiClient, TokenFile
 from berth.errors import ApiDown, ApiRefused, UserError
 from berth.leasing.holders import Identity
 from berth.secret import Secret
 
 WHO = Identity("web", "namespace", CLUSTER)
-ASK = Ask(WHO, "inet", "ipv4", Secret("SuperSecret"))
+ASK = AddressCall(WHO, "inet", "ipv4", Secret("SuperSecret"))
 
 
 @pytest.mark.parametrize("base", ["", "/v2"])
@@ -22,13 +22,15 @@ async def test_it_registers_releases_and_replaces(world: World, base: str) -> No
     async with ApiClient(Access(world.url + base)) as client:
         address = await client.register(ASK, pending=True)
         assert address == "83.118.168.0/32"
-        named = Ask(WHO, "inet", "ipv4", Secret("SuperSecret"), address="83.118.168.0", retention_days=3)
+        named = AddressCall(
+            WHO, "inet", "ipv4", Secret("SuperSecret"), address="83.118.168.0", retention_days=3
+        )
         assert await client.register(named) == address
         assert await client.register(named, new_secret=Secret("NewSecret1")) == address
         with pytest.raises(ApiRefused) as refused:
             await client.release(named)
         assert (refused.value.status, refused.value.why) == (404, "NoMatch")
-        await client.release(Ask(WHO, "inet", "ipv4", Secret("NewSecret1"), address=address))
+        await client.release(AddressCall(WHO, "inet", "ipv4", Secret("NewSecret1"), address=address))
         assert await client.ready()
 
 

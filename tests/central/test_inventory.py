@@ -24,7 +24,7 @@ from tests.support.central import (
 )
 
 from berth.central import inventory
-from berth.central.client import Access, ApiClient, Ask, Inventory
+from berth.central.client import Access, AddressCall, ApiClient, Inventory
 from berth.central.settings import ApiLimits
 from berth.errors import ApiRefused, StoreDown
 from berth.leasing.holders import Identity
@@ -446,7 +446,7 @@ async def test_a_large_cluster_reports_in_one_call(world: World) -> None:
 
 async def test_the_client_reports_and_reads_the_differences(world: World) -> None:
     who = Identity("a", NAMESPACE, CLUSTER)
-    ask = Ask(who, "inet", "ipv4", Secret("SuperSecret"), A)
+    ask = AddressCall(who, "inet", "ipv4", Secret("SuperSecret"), A)
     async with ApiClient(Access(world.url + "/v2")) as client:
         for sequence in (1, 2):
             compared = await client.report(Inventory(CLUSTER, "e", sequence, (ask,)))

@@ -18,7 +18,7 @@ from berth.control.outcome import DONE, Outcome
 from berth.dialects.claim import ClaimReconciler, Plan, Release
 from berth.dialects.kubipam.kinds import RANGE
 from berth.dialects.metal3.claims import PoolClaimHandler
-from berth.dialects.metal3.leases import Leases
+from berth.dialects.metal3.leases import IPAddressLedger
 from berth.dialects.metal3.release import Returns
 from berth.dialects.metal3.translate import PoolSpec, address_name
 from berth.errors import Unreachable
@@ -142,19 +142,21 @@ def _hold_late() -> None:
 @plant("undo on timeout")
 def _undo() -> None:
     """No answer to a create is taken for a failure, and undone by name."""
-    create = Leases._create
+    create = IPAddressLedger._create
 
-    async def and_undo(self: Leases, claim: Object, pool: Object, spec: PoolSpec, block: Block) -> Object:
+    async def and_undo(
+        self: IPAddressLedger, claim: Object, pool: Object, spec: PoolSpec, block: Block
+    ) -> Object:
         try:
             return await create(self, claim, pool, spec, block)
         except Unreachable:
             await _wipe(self, claim["metadata"]["namespace"], spec.address_name(block))
             raise
 
-    put(Leases, "_create", and_undo)
+    put(IPAddressLedger, "_create", and_undo)
 
 
-async def _wipe(leases: Leases, namespace: str, name: str) -> None:
+async def _wipe(leases: IPAddressLedger, namespace: str, name: str) -> None:
     change = {"metadata": {"finalizers": None}}
     await leases._client.patch(leases.resource, name, change, namespace)
     await leases._client.delete(leases.resource, name, namespace)

@@ -19,7 +19,7 @@ from tests.support import metallb
 from tests.support.operator import Operator, admin, eventually, install, running
 from tests.support.started import ApiProcess, free_port, start_api
 
-from berth.central.client import Access, ApiClient, Ask
+from berth.central.client import Access, AddressCall, ApiClient
 from berth.control.events import EVENTS
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
@@ -238,7 +238,7 @@ class World:
         who = Identity(name, entry.namespace_id, entry.cluster_id)
         async with ApiClient(Access(self.api.url, seconds=30)) as api:
             try:
-                await api.register(Ask(who, "inet", family, Secret(value), address), pending=True)
+                await api.register(AddressCall(who, "inet", family, Secret(value), address), pending=True)
             except ApiRefused as no:
                 if no.why != "NoMatch":
                     raise

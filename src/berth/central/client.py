@@ -25,7 +25,7 @@ LISTS = ("adopted", "missing", "unknown", "conflict")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AddressCall:
     """What a holder asks for; the same value registers, updates and releases."""
 
     who: Identity
@@ -65,11 +65,11 @@ class Inventory:
     cluster_id: str
     epoch: str
     sequence: int
-    asks: tuple[Ask, ...]  # each with its address
+    asks: tuple[AddressCall, ...]  # each with its address
     heartbeat_seconds: int = 60
     leaving: bool = False
     alive_ms: int = 0  # between two heartbeats; 0: none come between two reports
-    proofs: tuple[Ask, ...] = ()  # no longer listed, and not released yet
+    proofs: tuple[AddressCall, ...] = ()  # no longer listed, and not released yet
 
     def body(self) -> dict[str, Any]:
         return {
@@ -190,7 +190,7 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext | None:
     return context
 
 
-def registration(ask: Ask, pending: bool = False, new_secret: Secret | None = None) -> dict[str, Any]:
+def registration(ask: AddressCall, pending: bool = False, new_secret: Secret | None = None) -> dict[str, Any]:
     """The body of a POST."""
     body = ask.body()
     if pending:
@@ -222,12 +222,14 @@ class ApiClient:
         if self._session is not None:
             await self._session.close()
 
-    async def register(self, ask: Ask, *, pending: bool = False, new_secret: Secret | None = None) -> str:
+    async def register(
+        self, ask: AddressCall, *, pending: bool = False, new_secret: Secret | None = None
+    ) -> str:
         """The address (host CIDR) the holder is on now. `pending` only reserves it for a while."""
         answer = await self._send("POST", "/address", registration(ask, pending, new_secret))
         return str(answer.get("address", ""))
 
-    async def release(self, ask: Ask) -> None:
+    async def release(self, ask: AddressCall) -> None:
         await self._send("DELETE", "/service", ask.body())
 
     async def release_cluster(self, cluster_id: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 Type = Literal["Normal", "Warning"]
 
 
-class Target(NamedTuple):
+class EventTarget(NamedTuple):
     """What an Event is about."""
 
     api_version: str
@@ -25,14 +25,14 @@ class Target(NamedTuple):
 
 
 class Key(NamedTuple):
-    target: Target
+    target: EventTarget
     type: Type
     reason: str
     message: str
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingEvent:
     """Occurrences that are not written yet."""
 
     first_at: datetime
@@ -44,8 +44,8 @@ class Waiting:
 class Pending:
     def __init__(self, places: int) -> None:
         self._places = places
-        self._warnings: OrderedDict[Key, Waiting] = OrderedDict()
-        self._normals: OrderedDict[Key, Waiting] = OrderedDict()
+        self._warnings: OrderedDict[Key, WaitingEvent] = OrderedDict()
+        self._normals: OrderedDict[Key, WaitingEvent] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._warnings) + len(self._normals)
@@ -63,14 +63,14 @@ class Pending:
         waiting.last_at = at
         return True
 
-    def add(self, key: Key, waiting: Waiting) -> Key | None:
+    def add(self, key: Key, waiting: WaitingEvent) -> Key | None:
         """Let it wait; the key that had to go for it, perhaps its own."""
         victim = self._make_room(key) if len(self) >= self._places else None
         if victim != key:
             self._lane(key)[key] = waiting
         return victim
 
-    def put_back(self, key: Key, waiting: Waiting) -> Key | None:
+    def put_back(self, key: Key, waiting: WaitingEvent) -> Key | None:
         """First in its lane again, joined with what came meanwhile."""
         newer = self._lane(key).pop(key, None)
         if newer is not None:
@@ -81,10 +81,10 @@ class Pending:
             self._lane(key).move_to_end(key, last=False)
         return victim
 
-    def pop(self) -> tuple[Key, Waiting]:
+    def pop(self) -> tuple[Key, WaitingEvent]:
         return (self._warnings or self._normals).popitem(last=False)
 
-    def _lane(self, key: Key) -> OrderedDict[Key, Waiting]:
+    def _lane(self, key: Key) -> OrderedDict[Key, WaitingEvent]:
         return self._warnings if key.type == "Warning" else self._normals
 
     def _make_room(self, newcomer: Key) -> Key:

@@ -23,7 +23,7 @@ from typing import Any
 
 from berth import log
 from berth.backoff import Backoff
-from berth.control.event_queue import Key, Pending, Target, Type, Waiting
+from berth.control.event_queue import EventTarget, Key, Pending, Type, WaitingEvent
 from berth.control.kube_api import Api, Object
 from berth.errors import KubeError, NotFound, NotLeader
 from berth.kube.meta import Ref, timestamp
@@ -73,7 +73,7 @@ class Recorder:
         self._clock = asyncio.get_running_loop().time
         self._warnings = Bucket(self._rates.per_second, self._rates.burst, self._clock)
         self._normals = Bucket(self._rates.normal_per_second, self._rates.normal_burst, self._clock)
-        self._objects: OrderedDict[Target, Bucket] = OrderedDict()
+        self._objects: OrderedDict[EventTarget, Bucket] = OrderedDict()
         self._series: OrderedDict[Key, Series] = OrderedDict()
         self._pending = Pending(self._rates.waiting)
         self._some = asyncio.Event()
@@ -86,7 +86,7 @@ class Recorder:
         key = Key(_target(about), type, reason, _clipped(message))
         now = datetime.now(UTC)
         if not self._pending.repeat(key, now) and self._may_write_about(key):
-            self._expect(self._pending.add(key, Waiting(now, now)))
+            self._expect(self._pending.add(key, WaitingEvent(now, now)))
 
     async def run(self) -> None:
         """Write what waits, until cancelled."""
@@ -140,7 +140,7 @@ class Recorder:
 
     # Writing
 
-    async def _write(self, key: Key, waiting: Waiting) -> None:
+    async def _write(self, key: Key, waiting: WaitingEvent) -> None:
         try:
             await self._tell(key, waiting)
             self._metrics.event_written()
@@ -152,13 +152,13 @@ class Recorder:
             self._metrics.event_dropped("error")
             self._log.error("event not written", error=type(error).__name__, reason=key.reason)
 
-    async def _tell(self, key: Key, waiting: Waiting) -> None:
+    async def _tell(self, key: Key, waiting: WaitingEvent) -> None:
         series = self._series.get(key)
         recent = series is not None and self._clock() - series.told_at <= self._rates.window_seconds
         if series is None or not recent or not await self._repeat(key, waiting, series):
             await self._create(key, waiting)
 
-    async def _repeat(self, key: Key, waiting: Waiting, series: Series) -> bool:
+    async def _repeat(self, key: Key, waiting: WaitingEvent, series: Series) -> bool:
         """False if its Event is gone: they live for an hour by default, or someone cleaned up."""
         count = series.count + waiting.count
         body = {"count": count, "lastTimestamp": timestamp(waiting.last_at)}
@@ -170,13 +170,13 @@ class Recorder:
         series.told_at = self._clock()
         return True
 
-    async def _create(self, key: Key, waiting: Waiting) -> None:
+    async def _create(self, key: Key, waiting: WaitingEvent) -> None:
         event = render(key, waiting, self._component)
         await self._api.create(EVENTS, event, _namespace(key.target))
         series = Series(event["metadata"]["name"], waiting.count, self._clock())
         _remember(self._series, key, series, self._rates.remembered)
 
-    async def _retry(self, key: Key, waiting: Waiting, error: KubeError) -> None:
+    async def _retry(self, key: Key, waiting: WaitingEvent, error: KubeError) -> None:
         """An outage is waited for, a few times; a no is a no."""
         waiting.tries += 1
         if not error.transient or waiting.tries >= TRIES:
@@ -187,7 +187,7 @@ class Recorder:
         await asyncio.sleep(BACKOFF.delay(waiting.tries))
 
 
-def render(key: Key, waiting: Waiting, component: str) -> Object:
+def render(key: Key, waiting: WaitingEvent, component: str) -> Object:
     target = key.target
     involved = {
         "apiVersion": target.api_version,
@@ -213,15 +213,15 @@ def render(key: Key, waiting: Waiting, component: str) -> Object:
     }
 
 
-def _target(about: Ref | Mapping[str, Any]) -> Target:
+def _target(about: Ref | Mapping[str, Any]) -> EventTarget:
     if isinstance(about, Ref):
-        return Target("", about.kind, about.namespace, about.name, "")
+        return EventTarget("", about.kind, about.namespace, about.name, "")
     meta = about.get("metadata") or {}
     place = (meta.get("namespace", ""), meta.get("name", ""), meta.get("uid", ""))
-    return Target(about.get("apiVersion", ""), about.get("kind", ""), *place)
+    return EventTarget(about.get("apiVersion", ""), about.get("kind", ""), *place)
 
 
-def _namespace(target: Target) -> str:
+def _namespace(target: EventTarget) -> str:
     """Events about objects of cluster scope live in `default`, where `kubectl describe` looks."""
     return target.namespace or "default"
 

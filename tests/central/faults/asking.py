@@ -7,7 +7,7 @@ import asyncio
 from tests.support.central import CLUSTER, NAMESPACE
 from tests.support.eventually import eventually
 
-from berth.central.client import ApiClient, Ask
+from berth.central.client import AddressCall, ApiClient
 from berth.errors import ApiError
 from berth.leasing.holders import Identity
 from berth.secret import Secret
@@ -15,11 +15,13 @@ from berth.secret import Secret
 END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'berth'"
 
 
-def asked(name: str, address: str = "") -> Ask:
-    return Ask(Identity(name, NAMESPACE, CLUSTER), "hnet-private", "ipv4", Secret("SuperSecret"), address)
+def asked(name: str, address: str = "") -> AddressCall:
+    return AddressCall(
+        Identity(name, NAMESPACE, CLUSTER), "hnet-private", "ipv4", Secret("SuperSecret"), address
+    )
 
 
-async def until_answered(client: ApiClient, ask: Ask) -> str:
+async def until_answered(client: ApiClient, ask: AddressCall) -> str:
     """As any good client: no answer, or not now, means ask again."""
     async with asyncio.timeout(60):
         while True:

@@ -14,7 +14,7 @@ from berth.control.cache import Cache
 from berth.dialects.claim import NotStored
 from berth.dialects.kubipam.allocations import Draft, Page
 from berth.dialects.kubipam.kinds import RANGE
-from berth.dialects.kubipam.leases import Ledger, Lost, Pruned
+from berth.dialects.kubipam.leases import GrantLost, Pruned, RangeLedger
 from berth.dialects.kubipam.requests import INDEXES, Requests
 from berth.errors import Conflict
 from berth.net import Block, RangeSet, parse_block
@@ -32,7 +32,7 @@ class Scene:
         self.server, self.cache = Server(), Cache()
         self.server.create(RANGE, "p", {"ranges": ["10.0.0.0/24"]})
         link: Any = Link(self.server, Random(0))
-        self.ledger = Ledger(link, self.cache, Requests(Cache(INDEXES)), self)
+        self.ledger = RangeLedger(link, self.cache, Requests(Cache(INDEXES)), self)
         self.look()
         self.ledger.open(self.server.find(RANGE, "p"))
 
@@ -67,7 +67,7 @@ def test_of_two_that_overlap_in_one_write_one_is_lost() -> None:
         )
         first, second, third = await asyncio.gather(*wishes, return_exceptions=True)
         assert (first, third) == (None, None)
-        assert isinstance(second, Lost)
+        assert isinstance(second, GrantLost)
         assert scene.taken == ["10.0.0.0-10.0.0.1", "10.0.0.7"]
 
     virtual.run(main())
@@ -133,7 +133,7 @@ def test_a_page_is_written_only_over_the_one_it_was_made_from() -> None:
         await scene.begin()
         pending = ["other 10.0.0.0/32"]
         scene.server.patch(RANGE, "p", {"status": {"taken": ["10.0.0.0"], "pending": pending}}, NAMESPACE)
-        with pytest.raises(Lost):
+        with pytest.raises(GrantLost):
             await scene.grant("a", "10.0.0.0/32")
         await scene.grant("a", "10.0.0.1/32")
         assert scene.taken == ["10.0.0.0-10.0.0.1"]

@@ -168,7 +168,7 @@ def test_grants_are_refused_exactly_if_they_overlap(wishes: list[tuple[int, int]
     assert page.taken == RangeSet(block.range for block in held)
 
 
-class Ledger(RuleBasedStateMachine):
+class RangeLedger(RuleBasedStateMachine):
     """Any sequence of grants and releases of mixed lengths, decided in memory and written on the page."""
 
     strategy = Strategy.BEST_FIT
@@ -220,11 +220,11 @@ class Ledger(RuleBasedStateMachine):
         assert self.space.usage().free == self.space.usage().total
 
 
-class RoundRobinLedger(Ledger):
+class RoundRobinLedger(RangeLedger):
     strategy = Strategy.ROUND_ROBIN
 
 
-TestLedger = Ledger.TestCase
+TestLedger = RangeLedger.TestCase
 TestLedger.settings = budget(30, 40)
 TestRoundRobinLedger = RoundRobinLedger.TestCase
 TestRoundRobinLedger.settings = budget(30, 40)

@@ -17,7 +17,7 @@ from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.claim_api import made_for
 from berth.dialects.metal3.ipaddressclaim import Capi
 from berth.dialects.metal3.ipclaim import Native
-from berth.dialects.metal3.leases import FEW, Leases, Obstacle, Twins, born_at
+from berth.dialects.metal3.leases import FEW, IPAddressLedger, Obstacle, Twins, born_at
 from berth.errors import NotFound
 from berth.kube.client import Client
 
@@ -85,7 +85,7 @@ def twins(server: Server) -> Twins:
     )
     kept.resource = CAPI_ADDRESS
     native = Informer(WatchSpec((kinds.ADDRESS,)), Cache(), client)
-    found.pair(Leases(Native(), native, client, found), Leases(Capi(), kept, client, found))
+    found.pair(IPAddressLedger(Native(), native, client, found), IPAddressLedger(Capi(), kept, client, found))
     return found
 
 
@@ -172,7 +172,7 @@ async def test_what_was_taken_over_no_longer_says_when_it_was_made(cluster: DevC
         made = await client.create(kinds.ADDRESS, body, namespace)
         assert born_at(made) > 0
         informer = Informer(WatchSpec((kinds.ADDRESS,)), Cache(), client)
-        leases = Leases(Native(), informer, client, Twins(client))
+        leases = IPAddressLedger(Native(), informer, client, Twins(client))
         taken = await leases.take_over(made, {"metadata": {"uid": "later"}})
         assert made_for(Native(), taken) == "later"
         assert born_at(await client.get(kinds.ADDRESS, "a-10-0-0-10", namespace)) == 0

@@ -62,7 +62,7 @@ async def scene(cluster: DevCluster, request: pytest.FixtureRequest) -> AsyncIte
         await install(client, crds())
         world = World(client, await make_namespace(cluster))
         kept = {name: _kept(resource, client) for name, resource in _RESOURCES.items()}
-        book = leases.Ledger(kept["IP"])
+        book = leases.IPLedger(kept["IP"])
         found: list[Scene] = []
         pace = getattr(request, "param", PACE)
         kinds_of = owners(kept["Service"], kept["VirtualIP"])

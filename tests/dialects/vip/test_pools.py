@@ -9,7 +9,7 @@ import pytest
 from berth.control.cache import Cache
 from berth.control.informers import Informer, WatchSpec
 from berth.dialects.vip import kinds, leases
-from berth.dialects.vip.pools import OpenPool, Register, Shelf
+from berth.dialects.vip.pools import OpenSegment, Register, Shelf
 from berth.dialects.vip.translate import Owner, holder_of, ip_object
 from berth.kube.client import Client
 from berth.kube.meta import Ref
@@ -26,13 +26,13 @@ class World:
         watched = WatchSpec((kinds.IP,), leases.indexes())
         self.cache = Cache(watched.indexes)
         self.groups = Shelf(kinds.GROUP_LABEL, lambda ref: None)
-        book = leases.Ledger(Informer(watched, self.cache, cast(Client, None)))
+        book = leases.IPLedger(Informer(watched, self.cache, cast(Client, None)))
         self.register = Register(book, (self.groups,), lambda ref: None)
         self.register.shows = lambda holder, block: None
         self.register.touched = lambda lease: None
         self.cache.listen(self.register.record_changed)
         group = {"metadata": {"name": "g"}, "spec": {"segment": "10.0.0.0/24"}}
-        self.group: OpenPool = self.groups.open(group)
+        self.group: OpenSegment = self.groups.open(group)
 
     def take_in_memory(self, owner: Owner) -> None:
         """As a pass does before its first write."""

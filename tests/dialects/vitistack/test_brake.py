@@ -10,7 +10,7 @@ from typing import Any
 from berth.control.cache import Cache
 from berth.dialects.vitistack import brake as braking
 from berth.dialects.vitistack import kinds, records
-from berth.dialects.vitistack.brake import Brake
+from berth.dialects.vitistack.brake import ReleaseBrake
 from berth.dialects.vitistack.record_store import Filed
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.service_annotations import Terms
@@ -33,7 +33,7 @@ class Stage:
             neighbours=SimpleNamespace(listing=lambda address: []),
         )
         events: Any = SimpleNamespace(event=lambda *said: self.told.append(said[3]))
-        self.brake = Brake(parts, self.filed, events, Metrics())
+        self.brake = ReleaseBrake(parts, self.filed, events, Metrics())
         self.brake.watch(self.cache, lambda record: False)
 
     async def _namespace(self, *_: Any) -> dict[str, Any]:

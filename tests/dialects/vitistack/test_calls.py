@@ -11,7 +11,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from berth.central.client import Access, ApiClient, Ask
+from berth.central.client import Access, AddressCall, ApiClient
 from berth.control.batching import LoadGauge, Tasks
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.ipam_client import is_down
@@ -62,8 +62,8 @@ async def calling(fake: FakeApi) -> AsyncIterator[Calls]:
         await runner.cleanup()
 
 
-def ask(name: str) -> Ask:
-    return Ask(Identity(name, "n", "c"), "inet", "ipv4", Secret("SuperSecret"))
+def ask(name: str) -> AddressCall:
+    return AddressCall(Identity(name, "n", "c"), "inet", "ipv4", Secret("SuperSecret"))
 
 
 async def test_one_call_is_the_documented_one() -> None:

@@ -25,7 +25,7 @@ from tests.support.vitistack import (
 )
 
 from berth import log
-from berth.central.client import Access, ApiClient, Ask
+from berth.central.client import Access, AddressCall, ApiClient
 from berth.control.webhooks import VALIDATING as WEBHOOKS
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds, records
@@ -129,7 +129,7 @@ async def test_what_is_not_confirmed_may_be_anothers_and_is_not_announced(
     """Decision 7: admitted while nobody could tell; MetalLB hears of it when the IPAM-API has said yes."""
     taken, free = bare.free_address(), bare.free_address()
     async with ApiClient(Access(bare.api.url)) as api:
-        await api.register(Ask(Identity("s", "n", "elsewhere"), "inet", "ipv4", Secret(VALUE), taken))
+        await api.register(AddressCall(Identity("s", "n", "elsewhere"), "inet", "ipv4", Secret(VALUE), taken))
     bare.api.stop()
     async with operating(cluster, bare.api, when_api_is_down="admit"):
         await bare.create("taken", annotations={"addresses": taken})
@@ -149,7 +149,7 @@ async def test_a_service_that_waits_says_why_in_one_word(cluster: DevCluster, ba
     any more, and a Service that never waited has no condition.
     """
     taken, heard = bare.free_address(), StringIO()
-    theirs = Ask(Identity("s", "n", "elsewhere"), "inet", "ipv4", Secret(VALUE), taken)
+    theirs = AddressCall(Identity("s", "n", "elsewhere"), "inet", "ipv4", Secret(VALUE), taken)
     async with ApiClient(Access(bare.api.url)) as api:
         await api.register(theirs)
     bare.api.stop()
@@ -409,7 +409,7 @@ async def test_upstreams_services_are_taken_over_as_they_are(cluster: DevCluster
     async with ApiClient(Access(bare.api.url, seconds=30)) as api:
         for number, address in enumerate(addresses):
             who = Identity(f"old-{number}", bare.namespace_id, meta.uid(system))
-            await api.register(Ask(who, "inet", "ipv4", Secret(VALUE), address))
+            await api.register(AddressCall(who, "inet", "ipv4", Secret(VALUE), address))
     before = bare.history()
     pool = {
         "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",

@@ -11,7 +11,7 @@ from berth.control.batching import LoadGauge
 from berth.control.cache import Cache
 from berth.control.informers import Informer
 from berth.dialects.vitistack import kinds
-from berth.dialects.vitistack.pools import Pools, watched
+from berth.dialects.vitistack.pools import MetalLbPools, watched
 from berth.net import Address, Family
 
 Object = dict[str, Any]
@@ -64,7 +64,7 @@ async def test_a_pool_that_is_not_ours_keeps_one_entry_of_all_that_leave_togethe
     cache = Cache()
     cache.put(server.pool)
     kept = Informer(watched("metallb-system"), cache, server)
-    pools = Pools(kept, "metallb-system", LoadGauge())
+    pools = MetalLbPools(kept, "metallb-system", LoadGauge())
     await asyncio.gather(*(pools.remove("inet", one, lambda: False) for one in (A, B, C)))
     assert len(server.listed) == 1
 
@@ -73,7 +73,7 @@ async def test_who_gives_up_waiting_leaves_no_entry_behind() -> None:
     """Its record is undone in the end, and no later write may bring the address back."""
     server: Any = Server()
     kept = Informer(watched("metallb-system"), Cache(), server)
-    pools = Pools(kept, "metallb-system", LoadGauge())
+    pools = MetalLbPools(kept, "metallb-system", LoadGauge())
     writing = asyncio.create_task(pools.add("inet", (A,)))
     await server.asked.wait()
     waiting = asyncio.create_task(pools.add("inet", (B,)))

@@ -20,7 +20,7 @@ from tests.support.started import free_port
 from tests.support.vitistack import SYSTEM, Api, World, address_of, metric, operating
 
 from berth import log
-from berth.central.client import Access, ApiClient, Ask, Inventory
+from berth.central.client import Access, AddressCall, ApiClient, Inventory
 from berth.control.events import EVENTS
 from berth.devcluster import DevCluster
 from berth.dialects.vitistack import kinds
@@ -107,7 +107,7 @@ async def test_a_copy_without_services_is_noticed_before_it_releases(
     addresses, secret = [address_of(one) for one in made], Secret(await bare.default_secret())
     cluster_id = bare.api.entries(addresses[0])["web-0"].cluster_id
     asks = tuple(
-        Ask(Identity(f"web-{number}", bare.namespace_id, cluster_id), "inet", "ipv4", secret, address)
+        AddressCall(Identity(f"web-{number}", bare.namespace_id, cluster_id), "inet", "ipv4", secret, address)
         for number, address in enumerate(addresses)
     )
     async with ApiClient(Access(bare.api.url)) as api:

@@ -11,7 +11,7 @@ from tests.support import metallb
 from tests.support.operator import eventually
 from tests.support.vitistack import VALUE, World, address_of, of, service
 
-from berth.central.client import Access, ApiClient, Ask
+from berth.central.client import Access, AddressCall, ApiClient
 from berth.dialects.vitistack import kinds
 from berth.kube import meta
 from berth.leasing.holders import Identity
@@ -234,7 +234,7 @@ async def test_a_secret_that_another_cluster_shares_is_not_replaced(world: World
     _, address = await settled(world)
     default = await world.default_secret()
     elsewhere = Identity("there", "namespace-there", "cluster-there")
-    ask = Ask(elsewhere, "inet", "ipv4", Secret(default), address)
+    ask = AddressCall(elsewhere, "inet", "ipv4", Secret(default), address)
     async with ApiClient(Access(world.api.url, seconds=30)) as api:
         await api.register(ask)
         await world.annotate(secret="my-secret")

@@ -16,10 +16,10 @@ from berth.control.outcome import DONE, Outcome
 from berth.dialects.claim import Allocation, Ask, ClaimKind, Leave, Plan, Refused, Release, Serve, Wait
 from berth.dialects.kubipam import kinds, translate
 from berth.dialects.kubipam.allocations import read_page
-from berth.dialects.kubipam.leases import Lost, Stale
+from berth.dialects.kubipam.leases import GrantLost, Stale
 from berth.dialects.kubipam.memory import is_asked_for, remembered
 from berth.dialects.kubipam.ranges import OpenRange, Ranges
-from berth.dialects.kubipam.translate import Wish, block_of, range_of, read_wish
+from berth.dialects.kubipam.translate import BlockWish, block_of, range_of, read_wish
 from berth.dialects.pool import Desk
 from berth.errors import Conflict, InvalidText, NotFound
 from berth.kube import meta, patch
@@ -90,7 +90,7 @@ class RequestHandler:
             return Leave()  # it is being held and adopted; it wakes us when it serves
         return Serve((Ask(self._claim(request, opened, wish), (opened.desk,)),))
 
-    def _claim(self, request: Object, opened: OpenRange, wish: Wish) -> Claim:
+    def _claim(self, request: Object, opened: OpenRange, wish: BlockWish) -> Claim:
         uid = meta.uid(request)
         for block in opened.desk.space.leases_of(uid):
             return Claim(uid, pin=block)  # granted before, by us or another operator, and not yet shown
@@ -142,7 +142,7 @@ class RequestHandler:
             await opened.grant(uid, block, chosen=chosen, is_returning=is_returning)
         except Stale:
             await self._make_sure(opened, uid, block)
-        except Lost as error:
+        except GrantLost as error:
             opened.lost(uid, block)
             raise Conflict(409, f"{block} was granted by someone else") from error
         self.look_after(opened.key)  # someone may have gone while we wrote, perhaps this very request

@@ -51,7 +51,7 @@ PRUNED = (
 )
 
 
-class Lost(Exception):
+class GrantLost(Exception):
     """Another operator was faster: the block is taken, or the request has another one."""
 
 
@@ -79,7 +79,7 @@ class Reader(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class WaitingGrant:
     edit: Edit
     begins: bool = False  # may start the page of a range that has none
     done: bool = False
@@ -89,7 +89,7 @@ class Waiting:
         self.done, self.error = True, error
 
 
-class Ledger:
+class RangeLedger:
     def __init__(self, client: Client, cache: Cache, facts: Facts, reader: Reader) -> None:
         self._client = client
         self._cache = cache
@@ -108,7 +108,7 @@ class Ledger:
         self._words: Object = {}
         self._ready: Object = {}
         self._shows_conditions = True  # a CRD of an earlier version drops them: then they are not insisted on
-        self._waiting: list[Waiting] = []
+        self._waiting: list[WaitingGrant] = []
         self._lock = asyncio.Lock()
         self._writing = False
         self._wrote_at = 0.0
@@ -167,8 +167,8 @@ class Ledger:
     # What is written
 
     async def grant(self, uid: str, block: Block, *, chosen: bool, is_returning: bool = False) -> None:
-        """Put a block on the page for a request. Raises Lost; Stale, if that very block is pending for it
-        already: then nothing is written that would tell whether the server's page still says so."""
+        """Put a block on the page for a request. Raises GrantLost; Stale, if that very block is pending for
+        it already: then nothing is written that would tell whether the server's page still says so."""
         moves_cursor = chosen and not is_returning
 
         def edit(draft: Draft) -> None:
@@ -179,12 +179,12 @@ class Ledger:
             if not self.goes_round:
                 draft.cursors.clear()
             if self._facts.granted(uid) is not None or self._facts.is_gone(uid):
-                raise Lost
+                raise GrantLost
             moves = moves_cursor and self.goes_round
             if not draft.grant(uid, block, moves_cursor=moves, is_returning=is_returning):
-                raise Lost
+                raise GrantLost
 
-        await self._write(Waiting(edit))
+        await self._write(WaitingGrant(edit))
 
     async def release(self, uid: str, blocks: list[Block], shared: list[Block], epoch: int) -> None:
         """Take a request's blocks off the page. The request was seen alive, and going, in this epoch; raises
@@ -195,7 +195,7 @@ class Ledger:
                 raise Stale
             draft.release(uid, blocks, shared)
 
-        await self._write(Waiting(edit))
+        await self._write(WaitingGrant(edit))
 
     async def settle(self, uid: str, block: Block, epoch: int) -> None:
         """The request was seen on the server, in this epoch, to show this block: another one that is pending
@@ -207,7 +207,7 @@ class Ledger:
             if uid in draft.pending:
                 draft.settle(uid, block)
 
-        await self._write(Waiting(edit))
+        await self._write(WaitingGrant(edit))
 
     async def abandon(self, uid: str) -> None:
         """The request is gone for certain, and never got the block that is pending for it."""
@@ -215,7 +215,7 @@ class Ledger:
         def edit(draft: Draft) -> None:
             draft.abandon(uid)
 
-        await self._write(Waiting(edit))
+        await self._write(WaitingGrant(edit))
 
     def has_leftovers(self) -> bool:
         """Is anything pending for one who is gone? The next write gives it back."""
@@ -229,7 +229,7 @@ class Ledger:
                 raise Stale
             edit(draft)
 
-        await self._write(Waiting(guarded, begins))
+        await self._write(WaitingGrant(guarded, begins))
 
     def describe(self, state: str, message: str, reason: str, generation: int) -> None:
         """The range's own state and message, and the same as a condition; they go with the next write."""
@@ -244,7 +244,7 @@ class Ledger:
 
     async def tidy(self) -> None:
         """Write what is known to be done; with it goes back what nobody will come for any more."""
-        await self._write(Waiting(lambda draft: None))
+        await self._write(WaitingGrant(lambda draft: None))
 
     async def flush(self) -> None:
         """Write the words if they differ from what is there. Where pages are not kept it is written always:
@@ -254,7 +254,7 @@ class Ledger:
         said = self._said(status) if self._shows_conditions else self._words
         if self.is_pruned or patch.diff(status, {**status, **said}) is not None:
             with suppress(Pruned):  # the words are kept
-                await self._write(Waiting(lambda draft: None, begins=True))
+                await self._write(WaitingGrant(lambda draft: None, begins=True))
 
     def _said(self, status: Object) -> Object:
         if not self._ready:
@@ -282,7 +282,7 @@ class Ledger:
 
     # One write for all who wait
 
-    async def _write(self, mine: Waiting) -> None:
+    async def _write(self, mine: WaitingGrant) -> None:
         self._waiting.append(mine)
         try:
             async with self._lock:
@@ -319,7 +319,7 @@ class Ledger:
             one.finish(Conflict(409, "the range is being written by others all the time"))
         self._waiting = []
 
-    async def _attempt(self, batch: list[Waiting]) -> bool:
+    async def _attempt(self, batch: list[WaitingGrant]) -> bool:
         """True if everyone has an answer."""
         self._catch_up()
         obj = self._object()
@@ -338,7 +338,7 @@ class Ledger:
             self._reader.wrote(page, returned)
         return _finish(batch)
 
-    def _planned(self, batch: list[Waiting]) -> tuple[Page | None, list[tuple[str, Block]]]:
+    def _planned(self, batch: list[WaitingGrant]) -> tuple[Page | None, list[tuple[str, Block]]]:
         """The next page; edits that do not fit any more are answered here."""
         draft = Draft(self.page or Page())
         returned = self._settle(draft)
@@ -350,7 +350,7 @@ class Ledger:
                 continue
             try:
                 one.edit(draft)
-            except (Lost, Stale, NotStored) as error:
+            except (GrantLost, Stale, NotStored) as error:
                 one.finish(error)
         begun = self.page is not None or draft.adopted
         return draft.page() if begun else None, returned
@@ -454,7 +454,7 @@ def _bulk(status: Object) -> int:
     return sum(len(text) + 3 for text in status.get("taken") or ())
 
 
-def _finish(batch: list[Waiting], error: Exception | None = None) -> bool:
+def _finish(batch: list[WaitingGrant], error: Exception | None = None) -> bool:
     for one in batch:
         if not one.done:
             one.finish(error)

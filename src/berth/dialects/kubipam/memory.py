@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from berth.dialects.kubipam.kinds import CIDR, TAKEN
-from berth.dialects.kubipam.translate import Wish
+from berth.dialects.kubipam.translate import BlockWish
 from berth.errors import InvalidText
 from berth.kube import meta
 from berth.net import Block, Range, RangeSet, parse_block, parse_range
@@ -35,7 +35,7 @@ def remembered(request: Object) -> Block | None:
         return None
 
 
-def is_asked_for(block: Block, wish: Wish) -> bool:
+def is_asked_for(block: Block, wish: BlockWish) -> bool:
     """Would the request still be content with it?"""
     return block == wish.pin if wish.pin is not None else block.length == wish.length
 

@@ -15,7 +15,7 @@ from berth import log
 from berth.control.informers import Informer
 from berth.dialects.kubipam.allocations import Page, read_cursors
 from berth.dialects.kubipam.kinds import FINALIZER, TAKEN
-from berth.dialects.kubipam.leases import Ledger
+from berth.dialects.kubipam.leases import RangeLedger
 from berth.dialects.kubipam.memory import Memory, read_memory
 from berth.dialects.kubipam.requests import Requests
 from berth.dialects.kubipam.translate import RangeSpec, block_of, name_of, range_of, read_range
@@ -51,7 +51,7 @@ class OpenRange:
         self.desk = Desk(Pool(self.key), wake)
         self._wake = wake
         self.spec = RangeSpec(self.desk.space.pool)
-        self.ledger = Ledger(sources.client, sources.ranges.cache, sources.requests, self)
+        self.ledger = RangeLedger(sources.client, sources.ranges.cache, sources.requests, self)
         self.serving = False  # held, adopted and sound: RangeLife says so
         self.adopted = False  # everything that was in use when we came is on the page
         self._requests = sources.requests
@@ -249,7 +249,7 @@ class OpenRange:
         return uid in self._unwritten
 
     async def grant(self, uid: str, block: Block, *, chosen: bool, is_returning: bool) -> None:
-        """Raises Lost, and Stale as the ledger does."""
+        """Raises GrantLost, and Stale as the ledger does."""
         self._unwritten[uid] = block
         try:
             await self.ledger.grant(uid, block, chosen=chosen, is_returning=is_returning)

@@ -36,10 +36,10 @@ AT_ONCE = 256
 
 
 def build(kit: Dependencies, settings: AuditSettings) -> DialectRuntime:
-    return _Wiring(kit, settings).built()
+    return _KubipamWiring(kit, settings).built()
 
 
-class _Wiring:
+class _KubipamWiring:
     def __init__(self, kit: Dependencies, settings: AuditSettings) -> None:
         self._kit = kit
         self._listeners = Listeners()

@@ -36,7 +36,7 @@ class RangeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BlockWish:
     """What a request asks of its range."""
 
     length: int
@@ -88,7 +88,7 @@ def _entry(text: str) -> Range:
 # Requests
 
 
-def read_wish(request: Object, spec: RangeSpec) -> Wish:
+def read_wish(request: Object, spec: RangeSpec) -> BlockWish:
     """Raises InvalidText with the message for the status."""
     asked = request.get("spec") or {}
     size = asked.get("size") or 0
@@ -98,7 +98,7 @@ def read_wish(request: Object, spec: RangeSpec) -> Wish:
         raise InvalidText(f"size {size} too large: network {spec.width}")
     length = size or spec.chunk or spec.width
     text = asked.get("request") or ""
-    return Wish(length, _pin(text)) if text else Wish(length)
+    return BlockWish(length, _pin(text)) if text else BlockWish(length)
 
 
 def _pin(text: str) -> Block:

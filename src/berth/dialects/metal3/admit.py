@@ -55,7 +55,7 @@ def routes() -> Mapping[str, Handler]:
 
 def webhooks() -> tuple[Webhook, ...]:
     """CEL in the CRDs says most rules already, so claims and addresses, the hot path, are asked about only
-    where CEL cannot see: if they carry the annotation `ipAddress`. Pools are always asked about.
+    where CEL cannot see: if they carry the annotation `ipAddress`. IPPools are always asked about.
     """
     return (
         _webhook("default.ippool", "mutate", "ippool", "ippools", mutating=True),

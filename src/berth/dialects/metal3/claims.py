@@ -24,7 +24,7 @@ from berth.dialects.claim import (
 )
 from berth.dialects.metal3 import kinds
 from berth.dialects.metal3.claim_api import made_for
-from berth.dialects.metal3.leases import InTheWay, Leases, StepBack, block_of
+from berth.dialects.metal3.leases import InTheWay, IPAddressLedger, StepBack, block_of
 from berth.dialects.metal3.pause import Gate, is_paused
 from berth.dialects.metal3.release import Returns
 from berth.dialects.metal3.translate import NOT_CREATED, addresses_of_name, refusal_message, wanted
@@ -38,7 +38,7 @@ from berth.leasing.model import Claim, Reason
 from berth.net import Block
 
 if TYPE_CHECKING:
-    from berth.dialects.metal3.pools import OpenPool, Pools
+    from berth.dialects.metal3.pools import IPPools, OpenPool
 
 Object = dict[str, Any]
 _log = log.get("berth.metal3")
@@ -51,9 +51,11 @@ FILLING_SECONDS = 0.2  # Cluster API was installed just now; who has what is bei
 class PoolClaimHandler:
     """Claims of either API that draw from an IPPool."""
 
-    pools: Pools
+    pools: IPPools
 
-    def __init__(self, kept: Informer, leases: Leases, pools: Cache, gate: Gate, client: Client) -> None:
+    def __init__(
+        self, kept: Informer, leases: IPAddressLedger, pools: Cache, gate: Gate, client: Client
+    ) -> None:
         flavour = leases.flavour
         self.flavour = flavour
         self.informer = kept

@@ -35,7 +35,7 @@ Object = dict[str, Any]
 class Obstacle:
     """An address object that has the address we chose, and whose it is."""
 
-    leases: Leases
+    leases: IPAddressLedger
     namespace: str
     name: str
     holder: str
@@ -67,7 +67,7 @@ class StepBack(Exception):
         self.obstacle = obstacle
 
 
-class Leases:
+class IPAddressLedger:
     """The address objects of one flavour."""
 
     def __init__(self, flavour: Flavour, kept: Informer, client: Client, twins: Twins) -> None:
@@ -259,13 +259,13 @@ class Twins:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._other: dict[str, Leases] = {}
+        self._other: dict[str, IPAddressLedger] = {}
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sent: dict[str, int] = defaultdict(int)
         self._answer: dict[str, tuple[int, bool]] = {}
         self._looking: Counter[str] = Counter()
 
-    def pair(self, one: Leases, two: Leases) -> None:
+    def pair(self, one: IPAddressLedger, two: IPAddressLedger) -> None:
         self._other = {one.flavour.kind: two, two.flavour.kind: one}
 
     async def find(self, kind: str, namespace: str, name: str) -> Obstacle | None:
@@ -285,7 +285,7 @@ class Twins:
             return None  # no object, or one of another provider, whose names say nothing about ours
         return other.obstacle(twin)
 
-    async def _none_at_all(self, other: Leases, namespace: str, key: str) -> bool:
+    async def _none_at_all(self, other: IPAddressLedger, namespace: str, key: str) -> bool:
         if self._looking[key] <= FEW or other.kept.cache.count_by("namespace", namespace):
             return False
         asked_at = self._sent[key]

@@ -21,7 +21,7 @@ from berth.control.cache import Cache
 from berth.control.events import Recorder
 from berth.dialects.metal3.claim_api import made_for
 from berth.dialects.metal3.claims import PoolClaimHandler
-from berth.dialects.metal3.pools import Pools
+from berth.dialects.metal3.pools import IPPools
 from berth.dialects.orphans import Suspect, consent
 from berth.errors import KubeError
 from berth.kube import meta
@@ -43,7 +43,7 @@ class LostAddresses:
     """Address objects without a claim; see berth.dialects.orphans."""
 
     def __init__(
-        self, books: tuple[PoolClaimHandler, ...], pools: Pools, pool_cache: Cache, events: Recorder
+        self, books: tuple[PoolClaimHandler, ...], pools: IPPools, pool_cache: Cache, events: Recorder
     ) -> None:
         self._books = books
         self._pools = pools

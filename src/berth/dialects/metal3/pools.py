@@ -19,7 +19,7 @@ from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.dialect import Dependencies
 from berth.dialects.metal3 import kinds
-from berth.dialects.metal3.leases import Leases, Obstacle, block_key, block_of, object_key
+from berth.dialects.metal3.leases import IPAddressLedger, Obstacle, block_key, block_of, object_key
 from berth.dialects.metal3.pause import Gate, is_paused
 from berth.dialects.metal3.status import pool_status
 from berth.dialects.metal3.translate import PoolSpec, addresses_of_name, read_pool
@@ -33,7 +33,7 @@ from berth.metrics import PoolCounts, PoolKey
 from berth.net import Block
 
 Object = dict[str, Any]
-Owned = tuple[Leases, Object]
+Owned = tuple[IPAddressLedger, Object]
 _log = log.get("berth.metal3")
 # Why an address object gives its address to nobody: the word of the Event, the condition and the log.
 ADDRESS_TAKEN = "AddressTaken"
@@ -65,12 +65,12 @@ class OpenPool:
     firsts: dict[Block, Owned] = field(default_factory=dict)  # who holds it, where several objects say so
 
 
-class Pools:
-    def __init__(self, leases: tuple[Leases, Leases], events: Recorder) -> None:
+class IPPools:
+    def __init__(self, leases: tuple[IPAddressLedger, IPAddressLedger], events: Recorder) -> None:
         self.leases = leases
         self.touched: Callable[[str], None]
         self.wake: Callable[[Ref], None]
-        self.is_bound: Callable[[Leases, Object], bool]  # does its claim name the object?
+        self.is_bound: Callable[[IPAddressLedger, Object], bool]  # does its claim name the object?
         self._events = events
         self._open: dict[str, OpenPool] = {}
         # By object: one may be in the way of several pools that share a namePrefix.
@@ -113,7 +113,7 @@ class Pools:
                     opened.desk.free(block, holder)
                     self.touched(key)
 
-    def addresses(self, key: str) -> Iterator[tuple[Leases, Object]]:
+    def addresses(self, key: str) -> Iterator[tuple[IPAddressLedger, Object]]:
         for leases in self.leases:
             for address in leases.kept.cache.by("pool", key):
                 yield leases, address
@@ -121,13 +121,13 @@ class Pools:
     def count(self, key: str) -> int:
         return sum(leases.kept.cache.count_by("pool", key) for leases in self.leases)
 
-    def came(self, leases: Leases, address: Object) -> None:
+    def came(self, leases: IPAddressLedger, address: Object) -> None:
         key = leases.flavour.pool_of_address(address)
         if key is not None and (opened := self._open.get(key)) is not None:
             self._adopt(opened, leases, address)
             self.touched(key)
 
-    def _adopt(self, opened: OpenPool, leases: Leases, address: Object) -> None:
+    def _adopt(self, opened: OpenPool, leases: IPAddressLedger, address: Object) -> None:
         block = block_of(address)
         if block is None:
             _log.warning(
@@ -242,7 +242,7 @@ class Pools:
         self._events.event(address, "Warning", odd.reason, odd.message)
         self._events.event(pool, "Warning", odd.reason, f"IPAddress {odd.name}: {odd.message}")
 
-    def rival(self, key: str, leases: Leases, address: Object, block: Block) -> Obstacle | None:
+    def rival(self, key: str, leases: IPAddressLedger, address: Object, block: Block) -> Obstacle | None:
         """Who has the address, if the object is odd."""
         opened = self._open.get(key)
         if opened is None or leases.key_of_object(address) not in opened.odd:
@@ -250,7 +250,7 @@ class Pools:
         first = opened.firsts.get(block)
         return leases.obstacle(address) if first is None else first[0].obstacle(first[1])
 
-    def is_odd(self, key: str, leases: Leases, address: Object) -> bool:
+    def is_odd(self, key: str, leases: IPAddressLedger, address: Object) -> bool:
         opened = self._open.get(key)
         return opened is not None and leases.key_of_object(address) in opened.odd
 
@@ -282,7 +282,7 @@ class Pools:
         for (desk, block), obstacle in self._in_the_way.pop(key, {}).items():
             desk.free(block, obstacle.holder)
 
-    def _no_obstacle(self, desk: Desk, block: Block, leases: Leases, address: Object) -> None:
+    def _no_obstacle(self, desk: Desk, block: Block, leases: IPAddressLedger, address: Object) -> None:
         """What was in this pool's way turns out to be a lease of its own."""
         key = object_key(leases.resource, address["metadata"]["namespace"], address["metadata"]["name"])
         ways = self._in_the_way.get(key, {})
@@ -291,7 +291,7 @@ class Pools:
             if not ways:
                 del self._in_the_way[key]
 
-    def gone(self, leases: Leases, address: Object, *, kept: bool) -> None:
+    def gone(self, leases: IPAddressLedger, address: Object, *, kept: bool) -> None:
         """`kept`: the claim it was made for lives and names it, so the address stays the claim's."""
         namespace, name = address["metadata"]["namespace"], address["metadata"]["name"]
         self.cleared(object_key(leases.resource, namespace, name))
@@ -334,7 +334,7 @@ def _read(pool: Object, key: str) -> tuple[PoolSpec, str | None]:
 class PoolLife:
     """An IPPool's own life: linked to its cluster, held while it has addresses, its use in the status."""
 
-    def __init__(self, kit: Dependencies, kept: Informer, pools: Pools, gate: Gate) -> None:
+    def __init__(self, kit: Dependencies, kept: Informer, pools: IPPools, gate: Gate) -> None:
         self._kit = kit
         self._kept = kept
         self._pools = pools

@@ -22,10 +22,10 @@ from berth.dialects.metal3.claim_api import Flavour, holder
 from berth.dialects.metal3.claims import PoolClaimHandler
 from berth.dialects.metal3.ipaddressclaim import Capi
 from berth.dialects.metal3.ipclaim import Native
-from berth.dialects.metal3.leases import Leases, Twins, block_key, block_of
+from berth.dialects.metal3.leases import IPAddressLedger, Twins, block_key, block_of
 from berth.dialects.metal3.orphans import LostAddresses
 from berth.dialects.metal3.pause import Gate, is_cluster_paused, is_paused
-from berth.dialects.metal3.pools import PoolLife, Pools
+from berth.dialects.metal3.pools import IPPools, PoolLife
 from berth.dialects.metal3.settings import Metal3Settings
 from berth.dialects.orphans import Collector, Pace
 from berth.dialects.wiring import Listeners, by_age, full_name, is_changed, latest
@@ -38,10 +38,10 @@ AT_ONCE = 256
 
 
 def build(kit: Dependencies) -> DialectRuntime:
-    return _Wiring(kit).built()
+    return _Metal3Wiring(kit).built()
 
 
-class _Wiring:
+class _Metal3Wiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._listeners = Listeners()
@@ -54,7 +54,7 @@ class _Wiring:
         self._native = self._claims(native, (kinds.CLAIM,), (kinds.ADDRESS,), optional=False)
         self._capi = self._claims(capi, kinds.CAPI_CLAIMS, kinds.CAPI_ADDRESSES, optional=True)
         self._twins.pair(self._native.leases, self._capi.leases)
-        self._pools = Pools((self._native.leases, self._capi.leases), kit.events)
+        self._pools = IPPools((self._native.leases, self._capi.leases), kit.events)
         books = {id(book.leases): book for book in (self._native, self._capi)}
         self._pools.is_bound = lambda leases, address: books[id(leases)].is_named(address)
         self._native.pools = self._capi.pools = self._pools
@@ -82,7 +82,7 @@ class _Wiring:
     def _claims(self, flavour: Flavour, claims: Any, addresses: Any, *, optional: bool) -> PoolClaimHandler:
         claim_kept = self._kit.watch(WatchSpec(claims, _claim_indexes(flavour), optional))
         address_kept = self._kit.watch(WatchSpec(addresses, _address_indexes(flavour), optional))
-        leases = Leases(flavour, address_kept, self._kit.client, self._twins)
+        leases = IPAddressLedger(flavour, address_kept, self._kit.client, self._twins)
         return PoolClaimHandler(claim_kept, leases, self._pool_kept.cache, self._gate, self._kit.client)
 
     def _claim_controller(self, book: PoolClaimHandler) -> Controller:

@@ -11,8 +11,8 @@ import orjson
 from berth.kube import meta
 
 if TYPE_CHECKING:
-    from berth.dialects.metal3.leases import Leases
-    from berth.dialects.metal3.pools import OpenPool, Pools
+    from berth.dialects.metal3.leases import IPAddressLedger
+    from berth.dialects.metal3.pools import IPPools, OpenPool
 
 Object = dict[str, Any]
 CAPI = "IPAddressClaim"
@@ -26,7 +26,7 @@ INDEXES_BYTES = 1_000_000
 OBJECT_BYTES = 1_500_000
 
 
-def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> Object:
+def pool_status(pool: Object, opened: OpenPool, pools: IPPools, now: datetime) -> Object:
     status = dict(pool.get("status") or {})
     room = min(INDEXES_BYTES, OBJECT_BYTES - 2 * len(orjson.dumps(pool["spec"])))
     key = f"{pool['metadata']['namespace']}/{pool['metadata']['name']}"
@@ -53,14 +53,14 @@ def pool_status(pool: Object, opened: OpenPool, pools: Pools, now: datetime) -> 
     return status
 
 
-def _allocations(key: str, opened: OpenPool, pools: Pools) -> Iterator[tuple[Leases, Object]]:
+def _allocations(key: str, opened: OpenPool, pools: IPPools) -> Iterator[tuple[IPAddressLedger, Object]]:
     """The address objects without the odd ones, which give nothing to anybody."""
     for leases, address in pools.addresses(key):
         if not opened.odd or leases.key_of_object(address) not in opened.odd:
             yield leases, address
 
 
-def _indexes(key: str, opened: OpenPool, pools: Pools, room: int) -> tuple[dict[str, str], bool]:
+def _indexes(key: str, opened: OpenPool, pools: IPPools, room: int) -> tuple[dict[str, str], bool]:
     """Claim name → address. Where both APIs have a claim of one name, Metal3's keeps the bare name."""
     indexes, complete = _as_many_as_fit(_allocations(key, opened, pools), room)
     if complete:
@@ -73,7 +73,9 @@ def _indexes(key: str, opened: OpenPool, pools: Pools, room: int) -> tuple[dict[
     return _as_many_as_fit(ordered, room)
 
 
-def _as_many_as_fit(addresses: Iterable[tuple[Leases, Object]], room: int) -> tuple[dict[str, str], bool]:
+def _as_many_as_fit(
+    addresses: Iterable[tuple[IPAddressLedger, Object]], room: int
+) -> tuple[dict[str, str], bool]:
     indexes: dict[str, str] = {}
     size = 0
     for leases, address in addresses:

@@ -58,7 +58,7 @@ def _block(address: Object) -> Block | None:
         return None
 
 
-# Pools and leases
+# IPPools and leases
 
 
 async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:

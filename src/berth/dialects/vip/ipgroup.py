@@ -14,8 +14,8 @@ from berth.control.informers import Informer
 from berth.control.outcome import DONE, After, Outcome
 from berth.dialects.dialect import Dependencies
 from berth.dialects.vip import kinds
-from berth.dialects.vip.leases import Ledger
-from berth.dialects.vip.pools import OpenPool, Shelf
+from berth.dialects.vip.leases import IPLedger
+from berth.dialects.vip.pools import OpenSegment, Shelf
 from berth.dialects.vip.translate import block_of
 from berth.errors import Invalid, NotFound
 from berth.kube import meta, patch
@@ -33,7 +33,7 @@ FAULT = "InvalidSegment"
 
 
 class GroupLife:
-    def __init__(self, kit: Dependencies, kept: Informer, shelf: Shelf, ledger: Ledger) -> None:
+    def __init__(self, kit: Dependencies, kept: Informer, shelf: Shelf, ledger: IPLedger) -> None:
         self._kit = kit
         self._kept = kept
         self._shelf = shelf
@@ -53,7 +53,7 @@ class GroupLife:
         kept = await self._keep(group)
         return DONE if kept is None else await self._show(kept, ref, opened)
 
-    def _complain(self, group: Object, ref: Ref, opened: OpenPool) -> None:
+    def _complain(self, group: Object, ref: Ref, opened: OpenSegment) -> None:
         fault = opened.segment.fault
         if fault is not None and self._said.get(ref) != fault:
             self._kit.events.event(group, "Warning", FAULT, f"no address comes from this group: {fault}")
@@ -71,7 +71,7 @@ class GroupLife:
         steps = patch.add_finalizer(group, kinds.GROUP_FINALIZER) or []
         return await self._write(group, steps, kind=PatchKind.JSON)
 
-    async def _show(self, group: Object, ref: Ref, opened: OpenPool) -> Outcome:
+    async def _show(self, group: Object, ref: Ref, opened: OpenSegment) -> Outcome:
         usage = opened.desk.space.usage()
         counts = PoolCounts(usage.total, usage.used, usage.free, usage.reserved)
         self._kit.metrics.pool(PoolKey("vip", "", ref.name), counts)
@@ -91,7 +91,7 @@ class GroupLife:
             _log.warning("an IPGroup is not valid and cannot have a status", group=ref.name, error=str(error))
         return DONE
 
-    def _outside(self, group: Object, opened: OpenPool) -> list[str]:
+    def _outside(self, group: Object, opened: OpenSegment) -> list[str]:
         """Addresses in use that the group could not give today."""
         space = opened.desk.space
         if not space.usage().outside:
@@ -109,7 +109,7 @@ class GroupLife:
             return None
 
 
-def group_status(group: Object, opened: OpenPool, outside: list[str], now: datetime) -> Object:
+def group_status(group: Object, opened: OpenSegment, outside: list[str], now: datetime) -> Object:
     """Pure."""
     usage = opened.desk.space.usage()
     counts = {"total": usage.total, "used": usage.used, "free": usage.free, "reserved": usage.reserved}
@@ -121,7 +121,7 @@ def group_status(group: Object, opened: OpenPool, outside: list[str], now: datet
     return status
 
 
-def _ready(group: Object, opened: OpenPool, outside: list[str]) -> Object:
+def _ready(group: Object, opened: OpenSegment, outside: list[str]) -> Object:
     ready = {"type": "Ready", "observedGeneration": group["metadata"].get("generation", 1)}
     if opened.segment.fault is not None:
         return {**ready, "status": "False", "reason": FAULT, "message": opened.segment.fault}
@@ -131,7 +131,7 @@ def _ready(group: Object, opened: OpenPool, outside: list[str]) -> Object:
     return {**ready, "status": "True", "reason": "Ready", "message": "; ".join(_remarks(opened, outside))}
 
 
-def _remarks(opened: OpenPool, outside: list[str]) -> list[str]:
+def _remarks(opened: OpenSegment, outside: list[str]) -> list[str]:
     said = []
     if outside:
         said.append(f"in use though no longer of this group, kept until released: {_listed(outside)}")

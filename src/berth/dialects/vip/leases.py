@@ -19,7 +19,7 @@ from berth.net import Block
 Object = dict[str, Any]
 
 
-class Ledger:
+class IPLedger:
     def __init__(self, kept: Informer) -> None:
         self.kept = kept
 

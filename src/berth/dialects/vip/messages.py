@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from berth.dialects.vip.pools import OpenPool, Shelf
+from berth.dialects.vip.pools import OpenSegment, Shelf
 from berth.dialects.vip.translate import NOT_AVAILABLE, SPECIFIC
 from berth.leasing.model import Claim
 from berth.net import Block
@@ -34,13 +34,13 @@ def refusal(shelf: Shelf, kind: str, claim: Claim) -> str:
     return f"{literal(shelf, kind, claim)} (tried {'; '.join(told)}{more})"
 
 
-def _why(pools: list[OpenPool], claim: Claim) -> Iterator[tuple[OpenPool, str]]:
+def _why(pools: list[OpenSegment], claim: Claim) -> Iterator[tuple[OpenSegment, str]]:
     """Those that come closest to serving it are named first, since not all may fit."""
     told = [(pool, _reason(pool, claim)) for pool in pools]
     yield from sorted(told, key=lambda pair: pair[1].startswith("has no"))[:MOST_NAMED]
 
 
-def _reason(pool: OpenPool, claim: Claim) -> str:
+def _reason(pool: OpenSegment, claim: Claim) -> str:
     if pool.segment.fault is not None:
         return pool.segment.fault
     if pool.closing:
@@ -55,7 +55,7 @@ def _reason(pool: OpenPool, claim: Claim) -> str:
     return f"all {pool.desk.space.usage().total} addresses are in use"
 
 
-def _pin_reason(pool: OpenPool, pin: Block) -> str:
+def _pin_reason(pool: OpenSegment, pin: Block) -> str:
     if not pool.segment.covers(pin):
         return "has no such address"
     if not pool.desk.space.contains(pin):

@@ -21,7 +21,7 @@ from typing import Any
 from berth import log
 from berth.control.outcome import DONE, Outcome
 from berth.dialects.vip import kinds, messages
-from berth.dialects.vip.leases import Ledger, is_of
+from berth.dialects.vip.leases import IPLedger, is_of
 from berth.dialects.vip.pools import Shelf
 from berth.dialects.vip.translate import (
     BadWish,
@@ -68,7 +68,7 @@ class Held(Exception):
     """The stage cannot be done now; the text says why."""
 
 
-class Lost(Held):
+class MigrationLost(Held):
     """The IP object is not the Service's (any more): it changes hands once again."""
 
 
@@ -86,7 +86,7 @@ def is_migrating(vip: Object) -> bool:
 
 
 class Migration:
-    def __init__(self, objects: Objects, ledger: Ledger, groups: Shelf, classes: tuple[str, ...]) -> None:
+    def __init__(self, objects: Objects, ledger: IPLedger, groups: Shelf, classes: tuple[str, ...]) -> None:
         self._objects = objects
         self._ledger = ledger
         self._groups = groups
@@ -112,7 +112,7 @@ class Migration:
             if state == State.ASSIGNING:
                 await self._conclude(vip)
                 return DONE
-        except Lost:
+        except MigrationLost:
             await self._objects.write_status(vip, {"state": State.REASSOCIATING, "message": ONGOING})
             return DONE
         except Held as held:
@@ -273,7 +273,7 @@ class Migration:
         service, block = await self._service(vip), _block(vip)
         record = await self._ledger.find(block)
         if record is None or not is_of(record, owner(service)):
-            raise Lost(f"the IP object of {block.address} is not the service's")
+            raise MigrationLost(f"the IP object of {block.address} is not the service's")
         return service
 
     async def _edit(self, service: Object, change: Object, subresource: str = "") -> Object:

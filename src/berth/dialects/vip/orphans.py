@@ -15,7 +15,7 @@ from berth.control.events import Recorder
 from berth.control.informers import Informer
 from berth.dialects.orphans import Pace, Suspect, consent
 from berth.dialects.vip import kinds
-from berth.dialects.vip.leases import Ledger, is_of
+from berth.dialects.vip.leases import IPLedger, is_of
 from berth.dialects.vip.migration_locks import Promises
 from berth.dialects.vip.translate import (
     block_of,
@@ -40,7 +40,7 @@ class OrphanedIPs:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: IPLedger,
         owners: dict[str, Informer],
         pools: Mapping[str, Informer],
         events: Recorder,

@@ -17,7 +17,7 @@ from typing import Any
 from berth import log
 from berth.dialects.pool import Desk
 from berth.dialects.vip import kinds
-from berth.dialects.vip.leases import Ledger, is_of
+from berth.dialects.vip.leases import IPLedger, is_of
 from berth.dialects.vip.translate import Owner, Segment, block_of, holder_of, read_segment
 from berth.kube import meta
 from berth.kube.meta import Ref
@@ -32,7 +32,7 @@ LABELS = (kinds.MAPPING_LABEL, kinds.GROUP_LABEL)
 
 
 @dataclass(slots=True)
-class OpenPool:
+class OpenSegment:
     segment: Segment
     desk: Desk
     closing: bool = False  # being deleted: what is leased stays, nothing new is given
@@ -43,7 +43,7 @@ class OpenPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class IPLease:
     """What an IP object says."""
 
     block: Block
@@ -57,20 +57,20 @@ class Shelf:
     def __init__(self, label: str, wake: Wake) -> None:
         self.label = label
         self._wake = wake
-        self._open: dict[str, OpenPool] = {}  # in name order
+        self._open: dict[str, OpenSegment] = {}  # in name order
 
-    def __iter__(self) -> Iterator[OpenPool]:
+    def __iter__(self) -> Iterator[OpenSegment]:
         return iter(self._open.values())
 
-    def get(self, name: str) -> OpenPool | None:
+    def get(self, name: str) -> OpenSegment | None:
         return self._open.get(name)
 
-    def open(self, obj: Object) -> OpenPool:
+    def open(self, obj: Object) -> OpenSegment:
         """A new or edited pool."""
         segment = read_segment(obj)
         opened = self._open.get(segment.name)
         if opened is None:
-            opened = OpenPool(segment, Desk(segment.pool, self._wake))
+            opened = OpenSegment(segment, Desk(segment.pool, self._wake))
             self._open = dict(sorted({**self._open, segment.name: opened}.items()))
         elif opened.segment != segment:
             opened.segment = segment
@@ -87,7 +87,7 @@ class Shelf:
         """Those that have addresses of the family to give, full or not."""
         return tuple(pool.desk for pool in self if pool.serves and pool.desk.space.grounds_for(family))
 
-    def is_home(self, pool: OpenPool, home: Home | None) -> bool:
+    def is_home(self, pool: OpenSegment, home: Home | None) -> bool:
         return home == (self.label, pool.segment.name)
 
     def covering(self, block: Block) -> str | None:
@@ -96,17 +96,17 @@ class Shelf:
 
 
 class Register:
-    def __init__(self, ledger: Ledger, shelves: tuple[Shelf, ...], wake: Wake) -> None:
+    def __init__(self, ledger: IPLedger, shelves: tuple[Shelf, ...], wake: Wake) -> None:
         self.ledger = ledger
         self.elsewhere = Desk(Pool(""), wake)
         self.shows: Callable[[str, Block], Ref | None]  # who still shows an address whose object is gone
-        self.touched: Callable[[Lease], None]
+        self.touched: Callable[[IPLease], None]
         self._shelves = shelves
         self._wake = wake
 
     # What pools and IP objects say
 
-    def fill(self, shelf: Shelf, pool: OpenPool) -> None:
+    def fill(self, shelf: Shelf, pool: OpenSegment) -> None:
         """A new or edited pool learns what is taken of it, and whoever waits looks again."""
         for record in self.ledger.of_pool(shelf.label, pool.segment.name):
             if (lease := _lease(record)) is not None:
@@ -192,7 +192,7 @@ class Register:
                 self.free(block, owner.key)
         return found
 
-    def _drop_rumour(self, lease: Lease) -> None:
+    def _drop_rumour(self, lease: IPLease) -> None:
         """One address has one IP object: whoever was thought to have it without one has it not. That may be
         known to one desk only, where it was taken in memory for a write that was refused."""
         for other in {desk.space.holder_of(lease.block) for desk in self._desks()}:
@@ -204,7 +204,7 @@ class Register:
         for desk in self._desks():
             desk.space.release(block, holder)
 
-    def _pools(self) -> Iterator[OpenPool]:
+    def _pools(self) -> Iterator[OpenSegment]:
         for shelf in self._shelves:
             yield from shelf
 
@@ -213,10 +213,10 @@ class Register:
         yield self.elsewhere
 
 
-def _lease(record: Object | None) -> Lease | None:
+def _lease(record: Object | None) -> IPLease | None:
     block = None if record is None else block_of(record)
     if record is None or block is None:
         return None
     labels = meta.labels(record)
     home = next(((label, labels[label]) for label in LABELS if label in labels), None)
-    return Lease(block, holder_of(record), home)
+    return IPLease(block, holder_of(record), home)

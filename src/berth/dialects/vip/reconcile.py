@@ -25,7 +25,7 @@ from berth.dialects.vip.claims import ServiceHandler
 from berth.dialects.vip.ipgroup import GroupLife
 from berth.dialects.vip.migrate import STAGES, Migration, state_of
 from berth.dialects.vip.orphans import PACE, OrphanedIPs, owners
-from berth.dialects.vip.pools import Lease, Register, Shelf
+from berth.dialects.vip.pools import IPLease, Register, Shelf
 from berth.dialects.vip.settings import VipSettings
 from berth.dialects.vip.translate import claim_state, owner_of
 from berth.dialects.vip.virtualip import VirtualIPHandler, VirtualLife
@@ -40,10 +40,10 @@ TOUCHED_SECONDS = 0.25  # a flood of Services is one look at their group
 
 
 def build(kit: Dependencies) -> DialectRuntime:
-    return _Wiring(kit).built()
+    return _VipWiring(kit).built()
 
 
-class _Wiring:
+class _VipWiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._listeners = Listeners()
@@ -54,7 +54,7 @@ class _Wiring:
         self._mapping_kept = kit.watch(WatchSpec((kinds.MAPPING,), optional=True))
         self._groups = Shelf(kinds.GROUP_LABEL, self._wake)
         self._mappings = Shelf(kinds.MAPPING_LABEL, self._wake)
-        self._ledger = leases.Ledger(self._ip_kept)
+        self._ledger = leases.IPLedger(self._ip_kept)
         self._register = Register(self._ledger, (self._groups, self._mappings), self._wake)
         self._register.shows = self._shows
         self._register.touched = self._touch
@@ -185,7 +185,7 @@ class _Wiring:
                 self._wake_all(self._vip_kept.cache.by("service", name))
                 self._wake(Ref("Service", *name.split("/", 1)))
 
-    def _touch(self, lease: Lease) -> None:
+    def _touch(self, lease: IPLease) -> None:
         """The first address of a group tells it at once: it must not be deleted from now on."""
         for pool in self._groups:
             ref, is_home = Ref("IPGroup", "", pool.segment.name), self._groups.is_home(pool, lease.home)

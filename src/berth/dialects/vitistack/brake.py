@@ -29,7 +29,7 @@ FRESH_SECONDS = 1.0
 _log = log.get("ipam-operator")
 
 
-class Brake:
+class ReleaseBrake:
     def __init__(self, parts: Parts, filed: Filed, events: Recorder, metrics: Metrics) -> None:
         self._parts = parts
         self._filed = filed

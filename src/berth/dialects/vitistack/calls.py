@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
-from berth.central.client import ApiClient, Ask, registration
+from berth.central.client import AddressCall, ApiClient, registration
 from berth.control.batching import Batcher, LoadGauge, Tasks
 from berth.errors import ApiDown, ApiRefused
 from berth.metrics import Metrics
@@ -42,11 +42,13 @@ class Calls:
             at_once=AT_ONCE,
         )
 
-    async def register(self, ask: Ask, *, pending: bool = False, new_secret: Secret | None = None) -> str:
+    async def register(
+        self, ask: AddressCall, *, pending: bool = False, new_secret: Secret | None = None
+    ) -> str:
         answer = await self._call("POST", registration(ask, pending, new_secret))
         return str(answer.get("address", ""))
 
-    async def release(self, ask: Ask) -> None:
+    async def release(self, ask: AddressCall) -> None:
         await self._call("DELETE", ask.body())
 
     async def _call(self, method: str, body: Object) -> Object:

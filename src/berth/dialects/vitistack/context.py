@@ -15,11 +15,11 @@ from berth.dialects.vitistack import kinds, messages, services
 from berth.dialects.vitistack.ipam_client import Registrar
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.metallb import MetalLb
-from berth.dialects.vitistack.pools import Pools
+from berth.dialects.vitistack.pools import MetalLbPools
 from berth.dialects.vitistack.record_store import Records
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.secrets import Vault
-from berth.dialects.vitistack.service_annotations import Families, Wish
+from berth.dialects.vitistack.service_annotations import Families, ServiceWish
 from berth.dialects.vitistack.services import Neighbours
 from berth.dialects.vitistack.settings import VitistackSettings
 from berth.dialects.vitistack.stored import Stored
@@ -86,7 +86,7 @@ class Parts:
     vault: Vault
     records: Records
     registrar: Registrar
-    pools: Pools
+    pools: MetalLbPools
     metallb: MetalLb
     neighbours: Neighbours
     places: Whereabouts
@@ -102,7 +102,7 @@ class Parts:
         return await self.vault.named(word, namespace)
 
     def refuse_strangers(
-        self, service: Object, asked: Wish, who: Identity, given: Collection[Address] = ()
+        self, service: Object, asked: ServiceWish, who: Identity, given: Collection[Address] = ()
     ) -> None:
         """What another namespace uses or has retained; `given`: chosen by the IPAM-API for this request."""
         claims = self._claims(asked, given)
@@ -112,11 +112,13 @@ class Parts:
         """The same for what nobody was asked about at its admission. Only who has a record counts: of two
         that list the same neither would come to have it.
         """
-        asked = Wish(record.zone, Families.DUAL, (record.address,), record.key, record.secret, record.terms)
+        asked = ServiceWish(
+            record.zone, Families.DUAL, (record.address,), record.key, record.secret, record.terms
+        )
         claims = self._claims(asked, ())
         services.refuse_strangers(service, asked, record.who.namespace_id, lambda address: [], claims)
 
-    def _claims(self, asked: Wish, given: Collection[Address]) -> list[Record]:
+    def _claims(self, asked: ServiceWish, given: Collection[Address]) -> list[Record]:
         now = time.time()
         return [
             record

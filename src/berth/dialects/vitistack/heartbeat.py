@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from berth import log
-from berth.central.client import ApiClient, Ask, Compared, Heartbeat, Inventory
+from berth.central.client import AddressCall, ApiClient, Compared, Heartbeat, Inventory
 from berth.dialects.vitistack.context import Parts
 from berth.dialects.vitistack.ipam_client import ask_for
 from berth.dialects.vitistack.messages import No
@@ -51,8 +51,8 @@ class Inventories:
         self._epoch = uuid.uuid4().hex
         self._sequence = 0
         self._copies: dict[str, Secret] = {}  # of users' Secrets, by record: not read anew for each report
-        self._asks: list[Ask] = []  # of the last report
-        self._proofs: list[Ask] = []
+        self._asks: list[AddressCall] = []  # of the last report
+        self._proofs: list[AddressCall] = []
         self._beats = True  # whether the other side knows heartbeats without a report
         self._frozen = False
         self.heard = False  # releases may begin
@@ -161,7 +161,7 @@ class Inventories:
         told = (tuple(asks), beat, leaving, alive_ms, tuple(proofs))
         return await self._api.report(Inventory(cluster_id, self._epoch, self._sequence, *told))
 
-    async def _told(self, records: list[Record]) -> list[Ask]:
+    async def _told(self, records: list[Record]) -> list[AddressCall]:
         asks = []
         for at, record in enumerate(records, 1):
             asks += await self._ask(record)
@@ -194,7 +194,7 @@ class Inventories:
         listing = self._parts.neighbours.listing(record.address)
         return any(one["metadata"]["uid"] == record.uid for one in listing)
 
-    async def _ask(self, record: Record) -> list[Ask]:
+    async def _ask(self, record: Record) -> list[AddressCall]:
         """One; two while its secret is being replaced; none if nothing opens it."""
         secret = self._copies.get(record.name) if record.kept and not record.replaced else None
         if secret is not None:

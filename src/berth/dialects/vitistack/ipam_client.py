@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from berth import log
-from berth.central.client import Ask
+from berth.central.client import AddressCall
 from berth.dialects.vitistack import messages
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.service_annotations import Terms, Wish, host
+from berth.dialects.vitistack.service_annotations import ServiceWish, Terms, host
 from berth.errors import ApiDown, ApiError, ApiRefused, InvalidText
 from berth.leasing.holders import Identity
 from berth.net import Address, Family, parse_address
@@ -41,12 +41,12 @@ class Registrar:
         self._url = url.rstrip("/")
         self._given: dict[tuple[Identity, Address], bool] = {}  # chosen by the IPAM-API, the latest last
 
-    async def request(self, who: Identity, wish: Wish, family: Family, secret: Secret) -> Address:
+    async def request(self, who: Identity, wish: ServiceWish, family: Family, secret: Secret) -> Address:
         """An address for a while, until it is confirmed: the one the Service has, or the next free."""
         self._insist()
         terms = wish.terms
         word = messages.family_word(family)
-        ask = Ask(who, wish.zone, word, secret, "", terms.retention_days, terms.deny)
+        ask = AddressCall(who, wish.zone, word, secret, "", terms.retention_days, terms.deny)
         text = await self._api.register(ask, pending=True)
         try:
             address = parse_address(canonical(text)[1])
@@ -143,9 +143,9 @@ def is_down(error: ApiError) -> bool:
     return isinstance(error, ApiDown)
 
 
-def ask_for(record: Record, secret: Secret, terms: Terms | None = None) -> Ask:
+def ask_for(record: Record, secret: Secret, terms: Terms | None = None) -> AddressCall:
     terms = terms or record.terms
-    return Ask(
+    return AddressCall(
         record.who,
         record.zone,
         messages.family_word(record.address.family),

@@ -25,7 +25,7 @@ from berth.dialects.vitistack.ipam_client import is_down
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.secrets import random_text
-from berth.dialects.vitistack.service_annotations import Wish
+from berth.dialects.vitistack.service_annotations import ServiceWish
 from berth.dialects.vitistack.stored import CREATE, UPDATE
 from berth.errors import ApiError, KubeError
 from berth.kube import meta
@@ -157,7 +157,7 @@ class Mutation:
         if not up:
             raise No(messages.NO_METALLB, code=503, reason="ServiceUnavailable")
 
-    async def _requested(self, service: Object, asked: Wish, visit: Visit) -> tuple[Address, ...]:
+    async def _requested(self, service: Object, asked: ServiceWish, visit: Visit) -> tuple[Address, ...]:
         """The wish's addresses with new ones in front; on a failure what this request got goes back."""
         namespace, name, user = service["metadata"]["namespace"], service["metadata"]["name"], visit.user
         if visit.creating:
@@ -185,7 +185,7 @@ class Mutation:
             got.insert(0, address)
         return (*got, *asked.addresses)
 
-    async def _return(self, who: Identity, asked: Wish, got: list[Address], secret: Secret) -> None:
+    async def _return(self, who: Identity, asked: ServiceWish, got: list[Address], secret: Secret) -> None:
         """Best effort: what was pending lapses anyway. What the Service had before stays as it was."""
         for address in got:
             record = Record("", who, asked.zone, address, asked.secret, asked.key, asked.terms)
@@ -244,7 +244,7 @@ def _tell_of_dry_run(said: dict[str, str], creating: bool) -> None:
     _log.info(f"Dry run mode detected, skipping validate {verb.lower()} for Service:", **said)
 
 
-def _refuse_moving(asked: Wish, before: Mapping[str, str]) -> None:
+def _refuse_moving(asked: ServiceWish, before: Mapping[str, str]) -> None:
     moved = kinds.ZONE in before and before[kinds.ZONE] != asked.zone
     if moved and set(asked.addresses) & set(service_annotations.listed(before)):
         raise No(messages.ZONE_KEPT)

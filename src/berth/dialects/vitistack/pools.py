@@ -31,7 +31,7 @@ def watched(namespace: str) -> WatchSpec:
     return WatchSpec((kinds.POOL,), optional=True, namespace=namespace)
 
 
-class Pools:
+class MetalLbPools:
     def __init__(self, kept: Informer | None, namespace: str, load: LoadGauge) -> None:
         self._load = load
         self._kept = kept  # None: there is no MetalLB here

@@ -23,7 +23,7 @@ from berth.control.informers import Informer, WatchSpec
 from berth.dialects.claim_counts import Tally
 from berth.dialects.dialect import Dependencies, DialectRuntime
 from berth.dialects.vitistack import admit, entries, kinds, pools, record_store, records
-from berth.dialects.vitistack.brake import Brake
+from berth.dialects.vitistack.brake import ReleaseBrake
 from berth.dialects.vitistack.calls import Calls
 from berth.dialects.vitistack.context import Parts, Whereabouts
 from berth.dialects.vitistack.heartbeat import Inventories
@@ -31,7 +31,7 @@ from berth.dialects.vitistack.ipam_client import Registrar
 from berth.dialects.vitistack.life import ServiceLife
 from berth.dialects.vitistack.metallb import MetalLb
 from berth.dialects.vitistack.mutate import Mutation
-from berth.dialects.vitistack.pools import Pools
+from berth.dialects.vitistack.pools import MetalLbPools
 from berth.dialects.vitistack.record_store import Cabinet, Filed, Records
 from berth.dialects.vitistack.records import Record
 from berth.dialects.vitistack.release import Restraint
@@ -53,10 +53,10 @@ FEW = 256  # addresses that left a pool, looked up one by one
 
 
 def build(kit: Dependencies) -> DialectRuntime:
-    return _Wiring(kit).built()
+    return _VitistackWiring(kit).built()
 
 
-class _Wiring:
+class _VitistackWiring:
     def __init__(self, kit: Dependencies) -> None:
         self._kit = kit
         self._settings = settings = kit.settings.of(VitistackSettings)
@@ -72,7 +72,7 @@ class _Wiring:
         self._leading = parts = self._parts(kit.client)
         self._inventories = Inventories(parts, self._filed, self._api, kit.metrics)
         self._inventories.thawed = self._thawed
-        brake = Brake(parts, self._filed, kit.events, kit.metrics)
+        brake = ReleaseBrake(parts, self._filed, kit.events, kit.metrics)
         self._life = ServiceLife(parts, self._services, kit.events, Restraint(self._inventories, brake))
         brake.watch(self._record_kept.cache, self._life.holding.has_met)
         self._controller = Controller(
@@ -113,7 +113,7 @@ class _Wiring:
             vault=Vault(client, settings.namespace, self._depends_on_default, self._tasks),
             records=Records(self._record_kept.through(client), settings.namespace, cabinet),
             registrar=self._registrar,
-            pools=Pools(pool_kept, settings.metallb_namespace, self._load),
+            pools=MetalLbPools(pool_kept, settings.metallb_namespace, self._load),
             metallb=MetalLb(client, settings.metallb_namespace, settings.metallb_labels, self._tasks),
             neighbours=self._neighbours,
             places=Whereabouts(client, self._tasks),

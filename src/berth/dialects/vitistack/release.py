@@ -14,7 +14,7 @@ from typing import Any
 from berth import log
 from berth.control.events import Recorder
 from berth.control.informers import Informer
-from berth.dialects.vitistack.brake import Brake
+from berth.dialects.vitistack.brake import ReleaseBrake
 from berth.dialects.vitistack.confirm import Holding
 from berth.dialects.vitistack.context import Parts
 from berth.dialects.vitistack.heartbeat import Inventories
@@ -36,7 +36,7 @@ class Restraint:
     """What keeps releases back although their Services are gone."""
 
     inventories: Inventories
-    brake: Brake
+    brake: ReleaseBrake
 
 
 class Releasing:

@@ -52,7 +52,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ServiceWish:
     zone: str
     families: Families
     addresses: tuple[Address, ...]
@@ -66,7 +66,7 @@ class Wish:
         return tuple(family for family in self.families.wanted if family not in there)
 
 
-def read(annotations: Mapping[str, str], name: str) -> Wish:
+def read(annotations: Mapping[str, str], name: str) -> ServiceWish:
     """Everything checked; annotations must be complete but for the addresses."""
     addresses = read_addresses(annotations.get(kinds.ADDRESSES, ""), name)
     families = read_families(annotations.get(kinds.FAMILY, ""))
@@ -81,12 +81,12 @@ def read(annotations: Mapping[str, str], name: str) -> Wish:
     terms = Terms(
         read_retention(annotations.get(kinds.RETENTION, "")), read_deny(annotations.get(kinds.DENY, ""), name)
     )
-    wish = Wish(zone, families, addresses, annotations.get(kinds.SHARING_KEY, ""), secret, terms)
+    wish = ServiceWish(zone, families, addresses, annotations.get(kinds.SHARING_KEY, ""), secret, terms)
     _refuse_misfits(wish, name)
     return wish
 
 
-def _refuse_misfits(wish: Wish, name: str) -> None:
+def _refuse_misfits(wish: ServiceWish, name: str) -> None:
     for address in wish.addresses:
         if address.family not in wish.families.wanted:
             raise No(

@@ -14,7 +14,7 @@ from berth.dialects.vitistack import defaults, kinds, service_annotations
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.record_store import Filed
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.service_annotations import Wish
+from berth.dialects.vitistack.service_annotations import ServiceWish
 from berth.kube import meta
 from berth.net import Address
 
@@ -89,7 +89,7 @@ class Neighbours:
 
 def refuse_strangers(
     service: Object,
-    asked: Wish,
+    asked: ServiceWish,
     namespace_id: str,
     listing: Callable[[Address], list[Object]],
     records: Collection[Record],
@@ -118,7 +118,7 @@ def _is_strange(record: Record, namespace_id: str) -> bool:
     return record.secret == kinds.DEFAULT_SECRET and record.who.namespace_id != namespace_id
 
 
-def warnings(service: Object, asked: Wish, neighbours: Neighbours) -> list[str]:
+def warnings(service: Object, asked: ServiceWish, neighbours: Neighbours) -> list[str]:
     """What MetalLB will not serve, told while somebody is looking: of the first so many that come."""
     me = (service["metadata"].get("namespace", ""), service["metadata"].get("name", ""))
     mine, looked = _ports(service), 0

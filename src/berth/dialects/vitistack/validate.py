@@ -27,7 +27,7 @@ from berth.dialects.vitistack.context import Parts
 from berth.dialects.vitistack.ipam_client import is_down
 from berth.dialects.vitistack.messages import No
 from berth.dialects.vitistack.records import Record
-from berth.dialects.vitistack.service_annotations import Wish
+from berth.dialects.vitistack.service_annotations import ServiceWish
 from berth.dialects.vitistack.stored import CREATE, UPDATE
 from berth.errors import ApiDown, ApiError, ApiRefused, KubeError, ServerError, Unreachable
 from berth.kube import meta
@@ -46,7 +46,7 @@ class Case:
     """One review, and how to take back what it did so far."""
 
     service: Object
-    asked: Wish
+    asked: ServiceWish
     who: Identity
     user: User | None
     before: dict[str, str]  # annotations of the live Service; empty for one that becomes ours now

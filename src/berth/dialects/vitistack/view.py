@@ -63,7 +63,7 @@ def _held(services: Iterable[Object]) -> list[tuple[Object, Address]]:
     ]
 
 
-# Pools and leases
+# MetalLbPools and leases
 
 
 async def pools(client: Client, settings: Settings = DEFAULTS) -> list[PoolRow]:
