@@ -193,8 +193,8 @@ async def nothing_was_forbidden(shipped: Shipped, port: int) -> None:
 
 
 async def _leave_a_virtual_ip(shipped: Shipped) -> bool:
-    """On its way to be migrated, which makes a Service and deletes it again: before our webhooks are there, and
-    past the policies as from a backup."""
+    """On its way to be migrated, which makes a Service and deletes it again: before our webhooks are there,
+    and past the policies as from a backup."""
     documents = list(yaml.safe_load_all((DEPLOY.parent / "examples" / "vip" / "migration.yaml").read_text()))
     [old] = (obj for obj in documents if obj["kind"] == "VirtualIP")
     old["metadata"]["annotations"] = {vip_kinds.MIGRATE: ""}
