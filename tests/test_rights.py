@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+import yaml
 from tests.kube.certificates import Authority
 from tests.support import metallb
 from tests.support.cluster import Kubectl, make_namespace
@@ -192,11 +193,12 @@ async def nothing_was_forbidden(shipped: Shipped, port: int) -> None:
 
 
 async def _leave_a_virtual_ip(shipped: Shipped) -> bool:
-    """Before our webhooks are there, which let no new one in; to be migrated, which makes a Service and
-    deletes it again."""
-    kubectl = Kubectl(shipped.cluster)
-    await kubectl("apply", "-f", str(DEPLOY.parent / "examples" / "vip" / "migration.yaml"))
-    await kubectl("annotate", "vip", "legacy", "virtualips.paas.org/migrate=")
+    """On its way to be migrated, which makes a Service and deletes it again: before our webhooks are there,
+    and past the policies as from a backup."""
+    documents = list(yaml.safe_load_all((DEPLOY.parent / "examples" / "vip" / "migration.yaml").read_text()))
+    [old] = (obj for obj in documents if obj["kind"] == "VirtualIP")
+    old["metadata"]["annotations"] = {vip_kinds.MIGRATE: ""}
+    await Kubectl(shipped.cluster)("create", "-f", "-", stdin=yaml.safe_dump_all(documents))
     return True
 
 
