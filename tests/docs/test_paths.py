@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from tests.docs.pages import PAGES, ROOT, name_of
 
 # As it stands in a sentence, a table or a drawing: `leasing/decide.py`, `dialects/X/admit.py`.
@@ -40,3 +41,10 @@ def test_every_bare_name_of_a_page_is_a_files() -> None:
         if name not in names
     ]
     assert not missing, "\n".join(missing)
+
+
+@pytest.mark.parametrize("folder", ["support", "faults"])
+def test_the_page_of_a_folder_lists_all_its_files(folder: str) -> None:
+    place = ROOT / "tests" / folder
+    listed = re.findall(r"^\| `(\w+\.py)` \|", (place / "README.md").read_text(), re.MULTILINE)
+    assert listed == sorted(path.name for path in place.glob("*.py"))
