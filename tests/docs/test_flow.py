@@ -1,4 +1,4 @@
-"""The map tells the truth: every file of a walk in docs/flow.md is there, and reached from those before it."""
+"""The map tells the truth: every file of a walk in docs/flow.md is there, and those before it lead to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of secrets: what a webhook writes while the controller is at work is not overwritten."""
+"""Copies of secrets: what another operator writes while the controller is at work is not overwritten."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ def live(record: Record) -> Object:
 
 
 async def rotated_meanwhile(record: Record, at: str) -> tuple[Vault, Holding]:
-    """While the controller does this, a webhook notes another rotation."""
+    """While the controller does this, another operator notes another rotation."""
     server: Any = Server()
-    server.edit("my-secret", EDITED)
+    for name in ("my-secret", kinds.DEFAULT_SECRET):
+        server.edit(name, EDITED)
     vault = Vault(server, "ipam-system", lambda: True, Tasks())
     await vault.keep(record, OLD)
 
@@ -89,8 +90,17 @@ async def rotated_meanwhile(record: Record, at: str) -> tuple[Vault, Holding]:
 
         return take
 
+    async def stored(*_: Any) -> Object:
+        return live(record)
+
+    async def old(*_: Any) -> tuple[Secret, ...]:
+        return (OLD,)
+
     parts: Any = SimpleNamespace(
         vault=vault,
+        client=SimpleNamespace(get=stored),
+        secrets_of=old,
+        is_shared=lambda _: False,
         records=SimpleNamespace(seen=lambda _: record, of_service=lambda *_: [record], save=taken("save")),
         registrar=SimpleNamespace(replace=taken("replace")),
         pools=SimpleNamespace(add=taken("pool")),
