@@ -37,8 +37,8 @@ async def restore(kubectl: Kubectl, objects: Iterable[Object], *options: str) ->
     try:
         await kubectl("create", "-f", "-", *options, stdin=yaml.safe_dump_all(documents))
     except KubectlFailed as failed:
-        told = str(failed).partition(": ")[2].splitlines()
-        if not all("(AlreadyExists)" in line for line in told):
+        told = [line for line in str(failed).splitlines() if "Error from server" in line]
+        if not told or not all("(AlreadyExists)" in line for line in told):
             raise
 
 

@@ -176,7 +176,20 @@ class PoolClaimHandler:
             pin = wanted(meta.annotations(claim).get(kinds.WANTED_ADDRESS, ""))
         except InvalidText as error:
             return Wait("InvalidAddress", str(error))
-        return Serve((Ask(Claim(key, name, pin=pin), desks),))
+        return Serve((Ask(Claim(key, name, pin=pin or self._had(claim, open_pool)), desks),))
+
+    def _had(self, claim: Object, open_pool: OpenPool) -> Block | None:
+        """What it had before a backup brought it back, perhaps before its address object. It insists on
+        nothing: where that is another's by now, or reserved, it gets what there is."""
+        try:
+            had = wanted(meta.annotations(claim).get(kinds.HAD_ADDRESS, ""))
+        except InvalidText:
+            return None
+        space = open_pool.desk.space
+        reserved = space.pool.reservations
+        if had is None or claim["metadata"]["name"] in reserved or had in reserved.values():
+            return None
+        return had if space.is_free(had) else None
 
     def _lost(self, claim: Object, open_pool: OpenPool) -> Block | None:
         """The claim names an address whose object is gone: it gets the same one again, if it still can."""
@@ -186,7 +199,10 @@ class PoolClaimHandler:
     # How
 
     def marks(self, claim: Object, blocks: tuple[Block, ...]) -> list[patch.Operation]:
-        return []
+        said = meta.annotations(claim).get(kinds.HAD_ADDRESS)
+        if said is None and self.flavour.bound_name(claim):
+            return []  # served before, or by upstream: left as it is
+        return patch.set_annotation(claim, kinds.HAD_ADDRESS, blocks[0].address if blocks else None)
 
     async def write(self, claim: Object, desk: Desk, block: Block) -> Object:
         key = self.flavour.pool_key(claim) or ""

@@ -29,3 +29,5 @@ PROVIDER = "ipam-metal3"
 WATCH_LABEL = "cluster.x-k8s.io/watch-filter"
 PAUSED = "cluster.x-k8s.io/paused"
 WANTED_ADDRESS = "ipAddress"
+# On a claim, beside our finalizer: what it was given, for a backup, which brings no status back.
+HAD_ADDRESS = "berth.dev/allocated"
