@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,7 @@ STORED_BYTES = 1_500_000  # of one object, in etcd
 ANNOTATION_BYTES = 256 * 1024
 ANSWERED_SECONDS, HELD_SECONDS = 0.2, 0.05
 TRIES = 7  # the best counts: what shares the processor with us is not our doing
+READINGS = 12  # of the body: on an idle machine less than those 0.2 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,16 @@ async def computed(stage: Stage, path: str, body: bytes) -> float:
     return computed_seconds(stage.child) - before
 
 
+def read_seconds(body: bytes) -> float:
+    """How long it takes here and now to read the body as JSON, in computing time."""
+    took = []
+    for _ in range(TRIES):
+        before = time.thread_time()
+        orjson.loads(body)
+        took.append(time.thread_time() - before)
+    return sorted(took)[TRIES // 2]
+
+
 async def held_up(stage: Stage, path: str, body: bytes) -> float:
     """How long its event loop stands still, while it answers and while it forgets what it was asked."""
     held: list[float] = []
@@ -141,7 +153,9 @@ async def _is_longer(held: list[float], length: int) -> bool:
 async def test_the_largest_legal_object_is_answered_at_once_and_holds_up_no_probe(
     stage: Stage, asked: Asked, tried: Callable[[int], None]
 ) -> None:
-    """In the operator's own computing time, so that a busy machine does not fail it."""
+    """In the operator's own computing time. On a busy machine computing takes longer, too: what reading the
+    body takes at that moment tells by how much.
+    """
     slow: list[str] = []
     for old, new in largest(asked, stage.world.namespace):
         assert STORED_BYTES * 0.85 < bytes_of(old) <= STORED_BYTES
@@ -150,7 +164,7 @@ async def test_the_largest_legal_object_is_answered_at_once_and_holds_up_no_prob
             took = min([await computed(stage, asked.path, body) for _ in range(TRIES)])
             held = min([await held_up(stage, asked.path, body) for _ in range(TRIES)])
             told = f"{request['operation']} {len(body)} bytes: {took:.3f} s, held up {held:.3f} s"
-            if took > ANSWERED_SECONDS or held > HELD_SECONDS:
+            if took > max(ANSWERED_SECONDS, READINGS * read_seconds(body)) or held > HELD_SECONDS:
                 slow.append(told)
             tried(TRIES)
     assert not slow

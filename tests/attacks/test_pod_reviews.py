@@ -322,7 +322,7 @@ async def test_namespaces_that_are_not_there_or_going(victim: World, forger: For
             assert not said.allowed, said
         new = edited(service("made-up", victim.namespace), {"uid": "u"}, **complete(victim.free_address()))
         assert (await forger.ask(path, object=new, dryRun=True)).allowed
-    assert victim.api.addresses() == spent
+    assert not set(victim.api.addresses()) - set(spent)  # what others reserved before may have lapsed
     places = ("nowhere", going.namespace, victim.namespace)
     assert not [one for one in await victim.records() if one["data"]["namespace"] in places]
     await victim.client.patch(kinds.NAMESPACE, going.namespace, {"metadata": {"finalizers": None}})

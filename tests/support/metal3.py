@@ -248,3 +248,15 @@ class World:
         labels = {kinds.WATCH_LABEL: "v"}
         await self.create(pool(stem, spec, labels=labels))
         await self.ask(stem, stem, labels=labels)
+
+
+async def waits(world: World, name: str, reason: str) -> None:
+    """For its pool: a condition says so, and not the field that Metal3's users take for final."""
+
+    async def is_told() -> bool:
+        status = (await world.get(kinds.CLAIM, name)).get("status") or {}
+        ready = meta.find_condition(status.get("conditions") or [], "Ready") or {}
+        assert set(status) <= {"conditions"}
+        return (ready.get("status"), ready.get("reason")) == ("False", reason)
+
+    await eventually(is_told)

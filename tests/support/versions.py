@@ -34,6 +34,6 @@ ALTER TABLE holders ADD COLUMN note TEXT NOT NULL DEFAULT '';
 CREATE INDEX holders_service ON holders (service_name);
 CREATE TABLE later (name TEXT PRIMARY KEY);
 '''
-migrate.migrations = lambda engine_name: [*known(engine_name), migrate.Migration(9999, "later", NEXT)]
+migrate.migrations = lambda engine_name: [*known(engine_name), migrate.SchemaStep(9999, "later", NEXT)]
 {PROGRAM}
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.metal3 import SEED, SIX, A, B, World, claim, cluster_object, pool, ranged
+from tests.support.metal3 import SEED, SIX, A, B, World, claim, cluster_object, pool, ranged, waits
 from tests.support.operator import eventually
 
 from berth.dialects.metal3 import kinds
@@ -233,7 +233,7 @@ async def test_a_claim_may_come_before_its_pool(world: World) -> None:
     """M-071: and M-034, it is accepted without one."""
     await world.create(claim("c1"))
     await world.passed()
-    assert "status" not in await world.get(kinds.CLAIM, "c1")
+    await waits(world, "c1", "PoolNotFound")
     await world.create(pool("pool", A))
     assert (await world.address_of("c1"))["spec"]["address"] == "10.0.0.10"
 

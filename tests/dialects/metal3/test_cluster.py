@@ -17,6 +17,7 @@ from tests.support.metal3 import (
     claim,
     cluster_object,
     pool,
+    waits,
 )
 from tests.support.operator import eventually
 
@@ -64,14 +65,14 @@ async def linked(world: World) -> dict[str, Any]:
 
 
 async def test_a_pool_waits_for_its_cluster(world: World) -> None:
-    """M-112: labels are there, no finalizer; the claim is not served. A Cluster API claim says why."""
+    """M-112: labels are there, no finalizer; the claim is not served, and says why."""
     await world.create(pool("pool", LINKED), claim("c1"), capi_claim("m"))
     await linked(world)
     here = world.namespace
     text = f"Cluster {here}/cluster1 of IPPool {here}/pool does not exist yet"
     assert await world.ready_of("m") == ("False", "PoolNotReady", text)
     await world.passed()
-    assert "status" not in await world.get(kinds.CLAIM, "c1")
+    await waits(world, "c1", "ClusterNotFound")
     assert meta.finalizers(await world.get(kinds.POOL, "pool")) == []
 
 

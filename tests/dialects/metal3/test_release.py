@@ -7,7 +7,18 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.support.metal3 import CAPI_ADDRESS, CAPI_CLAIM, SOON, A, World, address, capi_claim, claim, pool
+from tests.support.metal3 import (
+    CAPI_ADDRESS,
+    CAPI_CLAIM,
+    SOON,
+    A,
+    World,
+    address,
+    capi_claim,
+    claim,
+    pool,
+    waits,
+)
 from tests.support.operator import eventually
 
 from berth.dialects.metal3 import kinds
@@ -97,13 +108,13 @@ async def test_unclaimed_reservations_hold_no_pool(world: World) -> None:
 
 
 async def test_a_dying_pool_serves_nobody_new(world: World) -> None:
-    """M-108: upstream does, from others' reservations even. A Cluster API claim says why it waits."""
+    """M-108: upstream does, from others' reservations even. A claim says why it waits."""
     await world.create(pool("pool", A))
     await world.ask("c1")
     await world.delete(kinds.POOL, "pool")
     await world.create(claim("c2"))
     await world.passed()
-    assert "status" not in await world.get(kinds.CLAIM, "c2")
+    await waits(world, "c2", "PoolDeleting")
     await world.create(capi_claim("m"))
     text = f"IPPool {world.namespace}/pool is being deleted and serves no new claims"
     assert await world.ready_of("m") == ("False", "PoolNotReady", text)
@@ -264,3 +275,15 @@ async def test_a_hand_made_address_goes_with_the_claim_that_adopted_it(world: Wo
     await world.ask("ext")
     await world.remove(kinds.CLAIM, "ext")
     await world.gone(kinds.ADDRESS, "foo", SOON)
+
+
+async def test_what_was_wrong_goes_with_the_pool_it_was_about(world: World) -> None:
+    """A claim that asked for a taken address waits for a pool now, and says no longer that it is taken."""
+    await world.create(pool("pool", A))
+    await world.ask("c1")
+    await world.create(claim("c2", wants="10.0.0.10"))
+    assert await world.error_of("c2") == "Requested IP not available"
+    await world.delete(kinds.POOL, "pool")
+    await world.remove(kinds.CLAIM, "c1")
+    await world.gone(kinds.POOL, "pool")
+    await waits(world, "c2", "PoolNotFound")
