@@ -78,14 +78,15 @@ class Informer:
         return self._served.known
 
     @property
-    def _resource(self) -> Resource:
+    def in_use(self) -> Resource:
+        """What to write to; the first version while it is not known which one is served."""
         return self.resource or self.watched.versions[0]
 
     async def fetch(self, namespace: str, name: str) -> Object | None:
         """A live read; None if there is no such object."""
         known = self.cache.get(namespace, name)
         try:
-            found = await self._client.get(self._resource, name, namespace)
+            found = await self._client.get(self.in_use, name, namespace)
         except NotFound:
             if known is not None:
                 self.cache.forget_deleted(known)
@@ -94,7 +95,7 @@ class Informer:
         return found
 
     async def create(self, body: Object, namespace: str = "") -> Object:
-        created = await self._client.create(self._resource, body, namespace)
+        created = await self._client.create(self.in_use, body, namespace)
         self.cache.put(created)
         return created
 
@@ -111,7 +112,7 @@ class Informer:
         namespace, name = key_of(obj)
         try:
             written = await self._client.patch(
-                self._resource,
+                self.in_use,
                 name,
                 body,
                 namespace,
@@ -132,7 +133,7 @@ class Informer:
         version = meta.resource_version(obj) if if_unchanged else ""
         try:
             left = await self._client.delete(
-                self._resource, name, namespace, uid=meta.uid(obj), resource_version=version
+                self.in_use, name, namespace, uid=meta.uid(obj), resource_version=version
             )
         except NotFound:
             left = None
@@ -144,12 +145,7 @@ class Informer:
 
     async def remove_finalizer(self, obj: Object, finalizer: str) -> Object | None:
         """The object without it, None if it is gone. Raises Conflict if it changed since we looked."""
-        return await remove_finalizer(self._client, self._resource, self.cache, obj, finalizer)
-
-    @property
-    def in_use(self) -> Resource:
-        """What to write to; the first version while it is not known which one is served."""
-        return self.resource or self.watched.versions[0]
+        return await remove_finalizer(self._client, self.in_use, self.cache, obj, finalizer)
 
 
 class Informers:
