@@ -186,9 +186,8 @@ class PoolClaimHandler:
         except InvalidText:
             return None
         space = open_pool.desk.space
-        reserved = space.pool.reservations
-        if had is None or claim["metadata"]["name"] in reserved or had in reserved.values():
-            return None
+        if had is None or claim["metadata"]["name"] in space.pool.reservations:
+            return None  # what is reserved for it is its own, whatever it had
         return had if space.is_free(had) else None
 
     def _lost(self, claim: Object, open_pool: OpenPool) -> Block | None:
