@@ -4,6 +4,7 @@ table cuts a name, however narrow the terminal.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -130,3 +131,10 @@ def _silent(command: Any, name: str) -> Iterator[str]:
     yield from (f"{name} {option.opts[0]}" for option in command.params if not option.help)
     for word, inner in getattr(command, "commands", {}).items():
         yield from _silent(inner, f"{name} {word}")
+
+
+def test_a_pool_of_ipv6_is_counted_for_programs_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has more addresses than 64 bits can count."""
+    inspect._print_json([PoolRow("kubipam", "IPAMRange", "n/p", 2**80, 1, 2**80 - 1, "")])
+    row = json.loads(capsys.readouterr().out)
+    assert (row["total"], row["free"]) == (2**80, 2**80 - 1)

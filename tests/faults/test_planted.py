@@ -26,7 +26,7 @@ CAUGHT: dict[str, tuple[str, Deed, int, Trade, str]] = {
     "collected by name": ("T22", deleting.recreated_beside_a_late_one, 10, Metal3(), "I[135]"),
     "release in DELETE": ("T22", deleting.held_by_another, 1, Metal3(), "I1"),
     "late finalizer": ("T02", killing.every_write, 60, Kubipam(), "nobody's"),
-    "undo on timeout": ("T14", refusals.lost_answers, 500, Metal3(), "I[135]"),
+    "undo on timeout": ("T14", refusals.lost_answers, 2000, Metal3(), "I[135]"),
     "no relist": ("T12", watching.watch_faults, 2, Metal3(), "I4"),
     "no leader check": ("T07", leading.leader_stopped, 1, Metal3(), "former leader"),
     "body logged": ("T28", canary.nothing_is_told, 1, Metal3(), "I6"),

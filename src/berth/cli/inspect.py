@@ -9,9 +9,9 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
+from json import dumps
 from typing import Annotated, Any, TypeVar
 
-import orjson
 import typer
 
 from berth.cli.options import OPERATORS, Told, dialect_names, operator_settings, taking
@@ -189,7 +189,8 @@ def _asked(settings: Settings, question: Callable[[Client], Awaitable[T]]) -> T:
 
 def _print_json(rows: list[Any]) -> None:
     for row in rows:
-        typer.echo(orjson.dumps(row._asdict(), default=str).decode())
+        # The standard library's: a pool of IPv6 has more addresses than orjson can count.
+        typer.echo(dumps(row._asdict(), default=str, ensure_ascii=False, separators=(",", ":")))
 
 
 def _count(number: int) -> str:
