@@ -167,6 +167,7 @@ async def whole(world: World, living: set[int]) -> bool:
         named = (status.get("address") or status.get("addressRef") or {}).get("name")
         kind = kinds.CLAIM.key if one["kind"] == "IPClaim" else CAPI_CLAIM.key
         if named:
+            assert named in records[kind]  # or it was made after we looked
             reference = records[kind][named]["spec"].get("claim") or records[kind][named]["spec"]["claimRef"]
             assert reference["name"] == one["metadata"]["name"]
             bound += 1
