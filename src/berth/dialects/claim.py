@@ -29,7 +29,7 @@ from berth.errors import NotFound, Taken
 from berth.kube import meta, patch
 from berth.kube.client import PatchKind
 from berth.kube.meta import Object, Ref
-from berth.leasing.decide import Grant, Refusal, decide
+from berth.leasing.decide import Decision, Grant, Keep, Refusal, decide
 from berth.leasing.model import Claim
 from berth.leasing.space import UNKNOWN_HOLDER
 from berth.metrics import Metrics
@@ -72,6 +72,12 @@ class Ask:
 
     claim: Claim
     desks: tuple[Desk, ...]
+
+    def decide(self) -> Decision:
+        return decide(self.claim, [desk.space for desk in self.desks])
+
+    def desk_of(self, granted: Grant | Keep) -> Desk:
+        return next(desk for desk in self.desks if desk.space is granted.space)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +254,7 @@ class ClaimReconciler:
     def _take(self, ref: Ref, serve: Serve) -> tuple[Block, ...]:
         """All that is free for it now; or nothing, if it must be all. What an earlier pass took for a wish
         that is another one by now is nobody's."""
-        decisions = [decide(ask.claim, [desk.space for desk in ask.desks]) for ask in serve.asks]
+        decisions = [ask.decide() for ask in serve.asks]
         blocks = tuple(one.block for one in decisions if not isinstance(one, Refusal))
         self._give_up(ref, blocks)
         if not blocks or (len(blocks) < len(decisions) and not serve.partly):
@@ -261,8 +267,7 @@ class ClaimReconciler:
 
     def _grant(self, ref: Ref, ask: Ask, grant: Grant) -> None:
         grant.take()
-        desk = next(desk for desk in ask.desks if desk.space is grant.space)
-        self._pending.setdefault(ref, {})[grant.block] = (desk, grant.holder)
+        self._pending.setdefault(ref, {})[grant.block] = (ask.desk_of(grant), grant.holder)
 
     def _give_up(self, ref: Ref, but: tuple[Block, ...] = ()) -> None:
         """Where there is a surplus it goes with that: after the status stopped showing it."""
@@ -285,10 +290,10 @@ class ClaimReconciler:
     async def _win(self, claim: Object, ref: Ref, ask: Ask) -> Allocation | Refusal | None:
         """Decide and write, again if someone was faster; None: lost too often for one pass."""
         for _ in range(TRIES):
-            decision = decide(ask.claim, [desk.space for desk in ask.desks])
+            decision = ask.decide()
             if isinstance(decision, Refusal):
                 return decision
-            block, desk = decision.block, next(desk for desk in ask.desks if desk.space is decision.space)
+            block, desk = decision.block, ask.desk_of(decision)
             if isinstance(decision, Grant):
                 self._grant(ref, ask, decision)
             self._step_out(ref)
@@ -312,7 +317,7 @@ class ClaimReconciler:
         return None
 
     def _refusals(self, claim: Object, serve: Serve) -> tuple[Refused, ...]:
-        decisions = ((ask, decide(ask.claim, [desk.space for desk in ask.desks])) for ask in serve.asks)
+        decisions = ((ask, ask.decide()) for ask in serve.asks)
         return tuple(
             self._handler.explain(claim, ask, decision)
             for ask, decision in decisions

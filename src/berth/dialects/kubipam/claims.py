@@ -34,7 +34,6 @@ Object = dict[str, Any]
 
 class RequestHandler:
     kind = ClaimKind("kubipam", kinds.FINALIZER, announces=False)  # every grant is told on the range
-    finalizer = kinds.FINALIZER
 
     def __init__(self, client: Client, requests: Informer, ranges: Ranges, events: Recorder) -> None:
         self.informer = requests
@@ -45,7 +44,7 @@ class RequestHandler:
         self.look_after: Callable[[str], None] = lambda key: None
 
     def is_unsettled(self, request: Object) -> bool:
-        return meta.is_deleting(request) or not translate.is_settled(request, self.finalizer)
+        return meta.is_deleting(request) or not translate.is_settled(request, self.kind.finalizer)
 
     # When
 
@@ -53,7 +52,7 @@ class RequestHandler:
         opened = self._ranges.get(range_of(request))
         if meta.is_deleting(request):
             # Another controller's finalizer says that the block is still in use.
-            return Release() if meta.finalizers(request) == [self.finalizer] else Leave()
+            return Release() if meta.finalizers(request) == [self.kind.finalizer] else Leave()
         if (request.get("status") or {}).get("cidr"):
             return self._holding(request, opened)
         if opened is None:
@@ -66,7 +65,7 @@ class RequestHandler:
         if opened is None or block is None:
             return Leave()
         held = opened.desk.space.leases_of(meta.uid(request))
-        if held == (block,) and translate.is_settled(request, self.finalizer):
+        if held == (block,) and translate.is_settled(request, self.kind.finalizer):
             return Leave()
         return Serve((Ask(Claim(meta.uid(request), pin=block), (opened.desk,)),))
 
@@ -186,7 +185,7 @@ class RequestHandler:
             if live is None:
                 await self._abandon(opened, uid)
                 return False
-            if not meta.is_deleting(live) or not meta.has_finalizer(live, self.finalizer):
+            if not meta.is_deleting(live) or not meta.has_finalizer(live, self.kind.finalizer):
                 return False  # a restored backup brought it back, or someone else let it go
             try:
                 await self._release(opened, live, epoch)

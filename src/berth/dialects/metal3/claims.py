@@ -60,7 +60,6 @@ class PoolClaimHandler:
         self.flavour = flavour
         self.informer = kept
         self.leases = leases
-        self.finalizer = flavour.claim_finalizer
         self.kind = ClaimKind("metal3", flavour.claim_finalizer)
         self._pool_objects = pools
         self._gate = gate
@@ -117,8 +116,8 @@ class PoolClaimHandler:
 
     def _going(self, claim: Object) -> Plan:
         # Another controller's finalizer says that the address is still in use.
-        others = set(meta.finalizers(claim)) - COLLECTORS - {self.finalizer}
-        return Release() if not others and meta.has_finalizer(claim, self.finalizer) else Leave()
+        others = set(meta.finalizers(claim)) - COLLECTORS - {self.kind.finalizer}
+        return Release() if not others and meta.has_finalizer(claim, self.kind.finalizer) else Leave()
 
     def _asking(self, claim: Object, key: str, pool: Object | None) -> Plan:
         if (hindrance := self._hindrance(claim, key, pool)) is not None:
@@ -341,7 +340,7 @@ class PoolClaimHandler:
     def _is_from_elsewhere(self, claim: Object) -> bool:
         """Held by our finalizer before it was ever answered, and we know nothing of it: it was moved here or
         restored, without its status, and its address may be news to us. It must not get another one."""
-        if claim.get("status") or not meta.has_finalizer(claim, self.finalizer):
+        if claim.get("status") or not meta.has_finalizer(claim, self.kind.finalizer):
             return False
         open_pool = self.pools.get(self.flavour.pool_key(claim) or "")
         return open_pool is not None and not open_pool.desk.space.leases_of(self.leases.key_of(claim))

@@ -83,7 +83,6 @@ def _told(allocations: Sequence[Allocation]) -> str:
 
 class ServiceHandler:
     kind = ClaimKind("vip", kinds.SERVICE_FINALIZER, told=_told, not_stored=kinds.FAILED)
-    finalizer = kinds.SERVICE_FINALIZER
     promises: Promises
 
     def __init__(
@@ -125,7 +124,7 @@ class ServiceHandler:
 
     def is_held(self, service: Object) -> bool:
         """By our finalizer, or by an IP object that names it."""
-        return meta.has_finalizer(service, self.finalizer) or bool(self._records(service))
+        return meta.has_finalizer(service, self.kind.finalizer) or bool(self._records(service))
 
     def _has_traces(self, service: Object) -> bool:
         return self.is_held(service) or meta.condition(service, kinds.CONDITION) is not None
@@ -135,7 +134,7 @@ class ServiceHandler:
 
     def _going(self, service: Object) -> Plan:
         # Another controller's finalizer says that the address may still be in use.
-        alone = meta.finalizers(service) in ([], [self.finalizer])
+        alone = meta.finalizers(service) in ([], [self.kind.finalizer])
         return Release() if alone and self.is_held(service) else Leave()
 
     def _other_type(self, service: Object) -> Plan:
@@ -165,7 +164,7 @@ class ServiceHandler:
         """It shows what it owns, which is what it asks for: the second pass after serving it ends here."""
         blocks = shown(service)
         return (
-            meta.has_finalizer(service, self.finalizer)
+            meta.has_finalizer(service, self.kind.finalizer)
             and tuple(block.family for block in blocks) == families(service)
             and all(block in blocks for block in pinned.values())
             and set(blocks) == set(self._register.blocks_of(key))
@@ -213,11 +212,11 @@ class ServiceHandler:
 
     def _visible(self, service: Object) -> tuple[Block, ...]:
         """Ours gives its address back while it goes; another's has it until it is gone."""
-        is_leaving = meta.is_deleting(service) and meta.has_finalizer(service, self.finalizer)
+        is_leaving = meta.is_deleting(service) and meta.has_finalizer(service, self.kind.finalizer)
         return shown(service) if is_load_balancer(service) and not is_leaving else ()
 
     def _is_to_be_mended(self, service: Object, block: Block) -> bool:
-        if not meta.has_finalizer(service, self.finalizer) or not self._is_served_here(service):
+        if not meta.has_finalizer(service, self.kind.finalizer) or not self._is_served_here(service):
             return False
         held = self._register.blocks_of(owner(service).key)
         return block in held or not any(other.family is block.family for other in held)
@@ -228,7 +227,7 @@ class ServiceHandler:
         Watches of two kinds do not keep step. We may know no IP object of that address yet, or still the one
         of who had it before.
         """
-        if not meta.has_finalizer(claim, self.finalizer):
+        if not meta.has_finalizer(claim, self.kind.finalizer):
             return False
         owned = self._owned(claim)  # what memory thinks it has is not enough
         unsure = [block for block in shown(claim) if block not in owned]

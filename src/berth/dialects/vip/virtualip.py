@@ -49,7 +49,6 @@ class VirtualIPHandler:
     """What the claim reconciler asks about a VirtualIP that needs its address."""
 
     kind = ClaimKind("vip", kinds.IP_FINALIZER)
-    finalizer = kinds.IP_FINALIZER
 
     def __init__(self, kept: Informer, register: Register, mappings: Shelf, objects: Cache) -> None:
         self.informer = kept
@@ -63,7 +62,7 @@ class VirtualIPHandler:
 
     def needs_address(self, vip: Object) -> bool:
         block = address_of(vip)
-        if block is None or not meta.has_finalizer(vip, self.finalizer):
+        if block is None or not meta.has_finalizer(vip, self.kind.finalizer):
             return True
         record = self._register.ledger.get(block)
         return record is None or not is_of(record, owner(vip))
